@@ -1,0 +1,88 @@
+"""The environment interface: text in, text out, two seeds, rewards as they come."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the agent is shown: `text`, and for vision models an `image` (H x W x 3 uint8)."""
+
+    text: str
+    image: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Outcome of one action.
+
+    `info["legal"]` (bool) is always present: False means the action was not understood or not allowed and changed nothing.
+    `info["success"]` (bool) is present once `terminated` or `truncated` is True.
+    """
+
+    observation: Observation
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        return self.terminated or self.truncated
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One imperfect example turn for warm-up: reasoning about the present state, then actions (in the order they are done)."""
+
+    reasoning: str
+    actions: tuple[str, ...]
+
+
+class TextEnv(ABC):
+    """A single-agent text environment.
+
+    A *level seed* fixes everything the first observation shows and is shared by a group; a *noise seed* drives chance after it
+    (slipping, payouts) and differs in each trajectory. The same two seeds and the same actions give the same trajectory in any
+    process. `split` is "train", "validation" or "test": splits are disjoint by content (see `ragen2.envs.splits`).
+    """
+
+    multi_action: ClassVar[bool] = True
+    """Whether an answer is split at `||` into several actions."""
+
+    def __init__(self, split: str = "train") -> None:
+        self.split = split
+
+    @property
+    @abstractmethod
+    def instructions(self) -> str:
+        """Rules, symbols and legal actions, shown once in the system message. Depends on the configuration, never on the level."""
+
+    @abstractmethod
+    def reset(self, level_seed: int, noise_seed: int) -> Observation:
+        """Start an episode. Raises EnvironmentFault when no level of this split is found within the bounded number of redraws."""
+
+    @abstractmethod
+    def step(self, action: str) -> StepResult:
+        """Do one action (model text, hostile). Never raises on any string."""
+
+    @abstractmethod
+    def content(self) -> str:
+        """Canonical text of the current level: equal exactly when two levels are the same level. Decides the split."""
+
+    def demonstrate(self, rng: np.random.Generator, expertise: float, max_actions: int) -> Demonstration:
+        """An example turn for the present state: the solver's actions with probability `expertise`, else a random legal choice.
+
+        The reasoning talks about this level in varied words. Raises NotImplementedError where an environment has no solver.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no demonstrations; warm up on another environment or supply text")
+
+    def close(self) -> None:
+        """Free what the environment holds. Safe to call twice."""
+        return None

@@ -91,6 +91,10 @@ class NotMeasurable(Ragen2Error):
         super().__init__(reason)
 
 
+class NonFiniteReturn(Ragen2Error, ValueError):
+    """A return, score or advantage input that is NaN, infinite or too large to square; names its group and trajectory."""
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or an empty string when nothing is near."""
     close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+
+from ragen2.envs.splits import check_split
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class StepResult:
     def done(self) -> bool:
         return self.terminated or self.truncated
 
+    def again(self) -> StepResult:
+        """What a step after the end gives: this last result once more, paying nothing."""
+        return replace(self, reward=0.0, info={**self.info, "legal": False})
+
 
 @dataclass(frozen=True)
 class Demonstration:
@@ -56,13 +62,19 @@ class TextEnv(ABC):
     multi_action: ClassVar[bool] = True
     """Whether an answer is split at `||` into several actions."""
 
+    split_by_content: bool = True
+    """Whether `split_of(content())` is the split. False where pairs are assigned by hand or all splits show the same levels."""
+
+    made_as: tuple[str, Mapping[str, Any]] | None = None
+    """Id and options that `ragen2.make` was called with; None for an environment built directly."""
+
     def __init__(self, split: str = "train") -> None:
-        self.split = split
+        self.split = check_split(split)
 
     @property
     @abstractmethod
     def instructions(self) -> str:
-        """Rules, symbols and legal actions, shown once in the system message. Depends on the configuration, never on the level."""
+        """Rules, symbols and legal actions, shown once in the system message. Depends on the configuration, not on the level."""
 
     @abstractmethod
     def reset(self, level_seed: int, noise_seed: int) -> Observation:
@@ -70,7 +82,10 @@ class TextEnv(ABC):
 
     @abstractmethod
     def step(self, action: str) -> StepResult:
-        """Do one action (model text, hostile). Never raises on any string."""
+        """Do one action (model text, hostile). Never raises on any string. After the end it returns the last result `again()`.
+
+        Raises EnvironmentFault before the first `reset`.
+        """
 
     @abstractmethod
     def content(self) -> str:

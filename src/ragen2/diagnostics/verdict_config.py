@@ -1,0 +1,57 @@
+"""Every threshold a verdict depends on, explained in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragen2.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class VerdictConfig:
+    """Thresholds of the verdict. All shares are relative to a signal's reference in the same run: its start or, when better, its
+    best smoothed value so far. Units (summed or averaged entropies, nats, rates) therefore do not matter."""
+
+    format_share: float = 0.5
+    """Format is broken when valid thinking or valid actions are below this share of their reference."""
+    information_share: float = 0.15
+    """Reasoning no longer depends on the prompt when MI / ceiling is below this share of its reference. Healthy runs drift down
+    to a fifth of their best while the policy grows sure of itself; collapsed ones end within a tenth."""
+    information_alarm_share: float = 0.1
+    """The same on line, where nothing later can take it back: an alarm asks for more."""
+    information_floor: float = 0.05
+    """A reference of MI / ceiling at or below this never depended on the prompt: collapsed from the start."""
+    entropy_share: float = 0.1
+    """Policy entropy is gone below this share of its start."""
+    low_share: float = 0.5
+    """H(Z|X) a token, or MI, below this share of its start is low: decides the regime and confirms entropy collapse."""
+    success_share: float = 0.5
+    """Success is lost below this share of its reference; it decides only together with broken format."""
+    degraded_share: float = 0.75
+    """Success or format below this share of its reference is degrading; success must also have fallen by `errors` standard
+    errors."""
+    spread_share: float = 0.1
+    """The reward spread is gone below this share of its early mean (the early stop's share)."""
+    solved_success: float = 0.95
+    """Success over the last `solved_readings` training iterations from which a run is solved: healthy, whatever else stopped."""
+    solved_readings: int = 5
+    errors: float = 2.0
+    """Standard errors that success must rise above its start to count as learned."""
+    episodes: int = 512
+    """Validation episodes a reading, where the log does not say."""
+    in_a_row: int = 3
+    """Readings that must agree: on line in a row, off line to the end. A single low reading is never an onset."""
+    min_prompts: int = 4
+    """Readings of mutual information with fewer distinct prompts are left out: their ceiling is too low."""
+    min_steps: int = 15
+    """A run shorter than this that shows no collapse is undecided."""
+    block: int = 5
+    """Training success and returns are averaged over this many iterations before they are compared: one has few prompts."""
+
+    def __post_init__(self) -> None:
+        shares = {name: value for name, value in vars(self).items() if name.endswith(("_share", "_floor"))}
+        for name, value in shares.items():
+            if not 0 < value < 1:
+                raise ConfigError(f"verdict {name} is {value}; it must be between 0 and 1")
+        if min(self.in_a_row, self.block, self.episodes, self.solved_readings) < 1 or self.min_prompts < 2:
+            raise ConfigError("verdict: in_a_row, block, episodes and solved_readings must be at least 1, min_prompts at least 2")

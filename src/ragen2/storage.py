@@ -10,7 +10,7 @@ from ragen2.errors import StorageError
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` so that a reader sees the old file or the new one, never a part. Raises StorageError (full disk, no permission)."""
+    """Write `data` so that a reader sees the old file or the new one, never a part. Raises StorageError, as on a full disk."""
 
     def put(temporary: Path) -> None:
         with open(temporary, "wb") as file:
@@ -30,4 +30,6 @@ def replace_whole(path: Path, put: Callable[[Path], None]) -> None:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise StorageError(f"cannot write {path}: {error.strerror or error}. Free some space or choose another folder.") from error
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}. Free some space or choose another folder."
+        ) from error

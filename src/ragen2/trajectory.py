@@ -142,6 +142,8 @@ class RolloutBatch:
                 trajectories.append(_trajectory_from_json(record))
             except (KeyError, TypeError, ValueError) as error:
                 raise StorageError(f"{path} line {number}: not a trajectory of schema {SCHEMA!r} ({error!r})") from error
+        if not isinstance(header.get("policy_version"), int) or not isinstance(header.get("sampling"), dict):
+            raise StorageError(f"{path} line 1: the header lacks policy_version (a number) or sampling (a mapping)")
         return cls(tuple(trajectories), tuple(groups), header["policy_version"], header["sampling"])
 
 
@@ -150,7 +152,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
@@ -227,9 +229,7 @@ def _trajectory_from_json(record: dict[str, Any]) -> Trajectory:
         )
         shown = np.concatenate([context, sampled])
     names = ("prompt_id", "level_seed", "noise_seed", "environment", "success", "valid", "stop_reason", "fault")
-    return Trajectory(
-        **{name: record[name] for name in names}, turns=tuple(turns), final_observation=record["final_observation"]
-    )
+    return Trajectory(**{name: record[name] for name in names}, turns=tuple(turns), final_observation=record["final_observation"])
 
 
 def common_prefix(left: Ids, right: Ids) -> int:

@@ -17,10 +17,9 @@ _WHERE = (
     "player at {at} and goal at {goal}.",
     "I am at {at}, goal is at {goal}.",
     "go from {at} to {goal}.",
-    "goal at {goal}, player at {at}.",
     "now at {at}, must reach {goal}.",
-    "{goal} is the goal and I am at {at}.",
 )
+"""The player first in all of them, as in the prompt: a small model then copies both cells after far fewer examples."""
 _WAY = ("goal is {way}.", "it is {way}.", "the way is {way}.", "must go {way}.", "{way} from here.")
 _HOLE = ("hole at {holes}.", "avoid {holes}.", "keep off {holes}.", "not into {holes}.")
 _NO_HOLE = ("no hole near.", "ice all around.", "no hole next to me.")
@@ -50,16 +49,12 @@ def tell(at: Cell, goal: Cell, holes: Collection[Cell], strides: Sequence[Stride
     `sure` is False for moves that no plan stands behind.
     """
     way = towards(at, goal)
-    if rng.random() < 0.5:
-        way.reverse()
     near = sorted(hole for hole in holes if max(abs(hole[0] - at[0]), abs(hole[1] - at[1])) == 1)
     where = _pick(_WHERE, rng).format(at=cell_name(*at), goal=cell_name(*goal))
     facts = [
         _pick(_WAY, rng).format(way=" and ".join(way)),
         _pick(_HOLE, rng).format(holes=" and ".join(cell_name(*hole) for hole in near)) if near else _pick(_NO_HOLE, rng),
     ]
-    if rng.random() < 0.5:
-        facts.reverse()
     steps = [_pick(_STRIDE[stride.meets], rng).format(move=stride.move, cell=cell_name(*stride.to)) for stride in strides]
     lead = _pick(_LEAD_SURE if sure else _LEAD_UNSURE, rng)
     return " ".join([where, *facts, f"{lead} {_pick(_LINK, rng).join(steps)}."])

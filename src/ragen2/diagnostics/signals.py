@@ -115,5 +115,7 @@ def _filter_metrics(
 
 
 def _path_part(text: str) -> str:
-    """A cause or reason as one part of a metric name: the words before the first colon, bounded."""
-    return re.sub(r"[^a-z0-9]+", "_", text[:200].split(":")[0].lower()).strip("_")[:40] or "unknown"
+    """A cause or reason as one part of a metric name: the words before the first colon or bracket (where seeds and details
+    stand, which differ in each trajectory), bounded."""
+    cause = re.split(r":| \(", text[:200], maxsplit=1)[0]
+    return re.sub(r"[^a-z0-9]+", "_", cause.lower()).strip("_")[:40] or "unknown"

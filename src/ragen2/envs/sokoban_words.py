@@ -14,11 +14,10 @@ import numpy as np
 _WHERE = (
     "player at {at}, box at {box}, target at {goal}.",
     "I am at {at}, box at {box}, target {goal}.",
-    "box at {box}, target at {goal}, player at {at}.",
-    "target {goal}, box {box}, I am at {at}.",
-    "box {box} must reach {goal}, I am at {at}.",
+    "from {at} push box {box} to {goal}.",
     "now at {at}, bring box {box} to {goal}.",
 )
+"""Player, box and target in the order of the prompt: a small model then copies the cells after far fewer examples."""
 _WAY = ("target is {way}.", "target lies {way}.", "box must go {way}.", "{way} from the box.")
 _PUSH = (
     "push {push} from {stand}.",

@@ -114,8 +114,9 @@ class MetricsLog:
     def _append(self, data: bytes) -> None:
         start = self._file.tell()
         try:
-            self._file.write(data)
-            self._file.flush()
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             os.truncate(self.path, start)
@@ -180,7 +181,8 @@ def _read_records(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
 def _open_for_append(path: Path) -> Any:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "ab")
+        # Unbuffered: what a full disk refused must not be written later, when the file is closed.
+        return open(path, "ab", buffering=0)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}. Choose another folder.") from error
 

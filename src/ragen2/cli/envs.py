@@ -1,0 +1,57 @@
+"""`ragen2 envs` and `ragen2 check-env`: what environments there are, and whether one keeps its contract."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from ragen2.errors import ConfigError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("envs")(envs)
+    app.command("check-env")(check)
+
+
+def envs() -> None:
+    """List the environments, what each needs, and whether that is installed."""
+    from ragen2.envs import list_envs
+
+    table = Table("id", "what it is", "needs", "installed")
+    for spec in list_envs():
+        table.add_row(spec.id, spec.summary, ", ".join(spec.needs) or "nothing", "yes" if spec.installed else "no")
+    Console(highlight=False).print(table)
+
+
+def check(
+    name: Annotated[str, typer.Argument(metavar="ID", help="An environment of `ragen2 envs`.")],
+    options: Annotated[list[str] | None, typer.Argument(help="The environment's options: key=value.")] = None,
+) -> None:
+    """Check that an environment keeps its contract: seeds, rewards, hostile actions, splits."""
+    from ragen2.envs import check_env, make
+
+    report = check_env(make(name, **parse_options(options)))
+    for finding in report.findings:
+        typer.echo(str(finding))
+    typer.echo("ok" if report.ok else "broken")
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def parse_options(options: list[str] | None) -> dict[str, Any]:
+    """`key=value` words as keyword arguments."""
+    parsed: dict[str, Any] = {}
+    for text in options or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"option {text!r} is not of the form key=value, for example size=6")
+        try:
+            parsed[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"option {text!r}: the value is not YAML ({error})") from error
+    return parsed

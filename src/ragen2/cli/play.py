@@ -1,0 +1,64 @@
+"""`ragen2 play`: a person plays in the terminal and sees exactly what the model sees."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from ragen2.cli.envs import parse_options
+from ragen2.envs.base import StepResult, TextEnv
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("play")(play)
+
+
+def play(
+    name: Annotated[str, typer.Argument(metavar="ID", help="An environment of `ragen2 envs`.")],
+    options: Annotated[list[str] | None, typer.Argument(help="The environment's options: key=value.")] = None,
+    seed: Annotated[int, typer.Option(help="Level seed: the same seed, the same level.")] = 0,
+    noise_seed: Annotated[int, typer.Option(help="Noise seed: drives chance (slipping, payouts).")] = 0,
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "train",
+    turns: Annotated[int, typer.Option(help="Most turns.")] = 5,
+    actions_per_turn: Annotated[int, typer.Option(help="Most actions a turn.")] = 2,
+) -> None:
+    """Play an environment. You see the texts the model sees; type actions (several separated by ||), or q to stop."""
+    from ragen2.envs import make
+    from ragen2.prompting.messages import notice_text, system_text, turn_text
+
+    env = make(name, split=split, **parse_options(options))
+    per_turn = actions_per_turn if env.multi_action else 1
+    typer.echo(system_text(env.instructions, multi_action=env.multi_action, actions_per_turn=per_turn))
+    text, total, left = env.reset(seed, noise_seed).text, 0.0, turns * per_turn
+    reward: float | None = None
+    notice: str | None = None
+    for turn in range(1, turns + 1):
+        typer.echo("\n" + turn_text(turn, turns, left, text, last_reward=reward, last_notice=notice))
+        answer = typer.prompt("action", prompt_suffix="> ", default="", show_default=False)
+        if answer.strip().lower() == "q":
+            break
+        results = play_turn(env, answer, min(per_turn, left))
+        reward = math.fsum(result.reward for result in results)
+        total, left, text = total + reward, left - len(results), results[-1].observation.text
+        notice = notice_text("ok", any(result.info["legal"] for result in results))
+        if results[-1].done:
+            outcome = "success" if results[-1].info["success"] else "no success"
+            typer.echo(f"\n{text}\n{outcome}, return {total:g}")
+            return
+        if left <= 0:
+            break
+    typer.echo(f"stopped, return {total:g}")
+
+
+def play_turn(env: TextEnv, answer: str, most: int) -> list[StepResult]:
+    """Do the actions of one answer, as the rollout does; at least one, so that a wrong answer counts."""
+    actions = answer.split("||")[:most] if env.multi_action else [answer]
+    results = []
+    for action in actions:
+        results.append(env.step(action.strip()))
+        if results[-1].done:
+            break
+    return results

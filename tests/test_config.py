@@ -120,3 +120,12 @@ def test_warmup_defaults_follow_the_model():
     assert warmup_config(load_config("frozen-lake")).optimizer == "muon"
     assert warmup_config(load_config("frozen-lake", ["model=smollm2-135m"])).optimizer == "adamw"
     assert warmup_config(load_config("frozen-lake", ["warmup.steps=7"])).steps == 7
+
+
+def test_another_model_or_environment_leaves_the_recipes_own_settings_behind():
+    config = load_config("frozen-lake", ["model.lora.r=4", "model=smollm2-135m"])
+    assert config.model.critic_layers is None
+    assert config.model.lora is not None
+    assert config.model.lora.r == 4
+    other = load_config("sokoban-5x5-1box", ["env.arms=train", "env=bandit"])
+    assert dict(other.environments[0].options) == {"arms": "train"}

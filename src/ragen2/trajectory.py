@@ -140,7 +140,7 @@ class RolloutBatch:
             try:
                 groups.append(int(record["group"]))
                 trajectories.append(_trajectory_from_json(record))
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError, TokenMismatch) as error:
                 raise StorageError(f"{path} line {number}: not a trajectory of schema {SCHEMA!r} ({error!r})") from error
         if not isinstance(header.get("policy_version"), int) or not isinstance(header.get("sampling"), dict):
             raise StorageError(f"{path} line 1: the header lacks policy_version (a number) or sampling (a mapping)")
@@ -155,7 +155,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise StorageError(f"{path} line {number} is not JSON: {error}") from error
         if not isinstance(record, dict):
             raise StorageError(f"{path} line {number} is not a JSON object")
@@ -207,29 +207,57 @@ def _trajectory_from_json(record: dict[str, Any]) -> Trajectory:
     turns = []
     shown: Ids = as_ids([])
     for item in record["turns"]:
-        context = np.concatenate([shown[: item["context_keeps"]], as_ids(item["context_adds"])])
+        keeps = _typed(item, "context_keeps", int)
+        if not 0 <= keeps <= len(shown):
+            raise ValueError(f"context_keeps is {keeps}, but {len(shown)} ids come before")
+        context = np.concatenate([shown[:keeps], as_ids(item["context_adds"])])
         sampled = as_ids(item["sampled_ids"])
-        span = item["reasoning_span"]
         turns.append(
             Turn(
-                index=item["index"],
+                index=_typed(item, "index", int),
                 context_ids=context,
                 sampled_ids=sampled,
                 logprobs=np.asarray(item["logprobs"], dtype=np.float32),
-                observation=item["observation"],
-                reply=item["reply"],
-                reasoning_span=None if span is None else (span[0], span[1]),
-                actions=tuple(item["actions"]),
+                observation=_typed(item, "observation", str),
+                reply=_typed(item, "reply", str),
+                reasoning_span=_span(item["reasoning_span"], len(sampled)),
+                actions=tuple(str(action) for action in _typed(item, "actions", list)),
                 reward=float(item["reward"]),
                 penalty=float(item["penalty"]),
-                parse_status=item["parse_status"],
-                valid_action=item["valid_action"],
-                truncated=item["truncated"],
+                parse_status=_typed(item, "parse_status", str),
+                valid_action=_typed(item, "valid_action", bool),
+                truncated=_typed(item, "truncated", bool),
             )
         )
         shown = np.concatenate([context, sampled])
-    names = ("prompt_id", "level_seed", "noise_seed", "environment", "success", "valid", "stop_reason", "fault")
-    return Trajectory(**{name: record[name] for name in names}, turns=tuple(turns), final_observation=record["final_observation"])
+    kinds: dict[str, type] = {
+        "prompt_id": str,
+        "level_seed": int,
+        "noise_seed": int,
+        "environment": str,
+        "success": bool,
+        "valid": bool,
+        "stop_reason": str,
+        "final_observation": str,
+    }
+    fault = None if record["fault"] is None else _typed(record, "fault", str)
+    return Trajectory(**{name: _typed(record, name, kind) for name, kind in kinds.items()}, turns=tuple(turns), fault=fault)
+
+
+def _typed(record: dict[str, Any], name: str, kind: type) -> Any:
+    value = record[name]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"{name} is a {type(value).__name__} where {kind.__name__} is expected")
+    return value
+
+
+def _span(value: Any, length: int) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    start, stop = value
+    if not 0 <= start <= stop <= length:
+        raise ValueError(f"reasoning_span is {value}, but the reply has {length} ids")
+    return int(start), int(stop)
 
 
 def common_prefix(left: Ids, right: Ids) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from ragen2.errors import ConfigError
+from ragen2.yaml_text import parse_yaml
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,8 +50,5 @@ def parse_options(options: list[str] | None) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"option {text!r} is not of the form key=value, for example size=6")
-        try:
-            parsed[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"option {text!r}: the value is not YAML ({error})") from error
+        parsed[key] = parse_yaml(value, f"option {text!r}: the value")
     return parsed

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Annotated
 
 import typer
 
 from ragen2.cli.envs import parse_options
 from ragen2.envs.base import StepResult, TextEnv
+from ragen2.errors import ConfigError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,14 +24,17 @@ def play(
     seed: Annotated[int, typer.Option(help="Level seed: the same seed, the same level.")] = 0,
     noise_seed: Annotated[int, typer.Option(help="Noise seed: drives chance (slipping, payouts).")] = 0,
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "train",
-    turns: Annotated[int, typer.Option(help="Most turns.")] = 5,
-    actions_per_turn: Annotated[int, typer.Option(help="Most actions a turn.")] = 2,
+    turns: Annotated[int, typer.Option(min=1, help="Most turns.")] = 5,
+    actions_per_turn: Annotated[int, typer.Option(min=1, help="Most actions a turn.")] = 2,
 ) -> None:
     """Play an environment. You see the texts the model sees; type actions (several separated by ||), or q to stop."""
     from ragen2.envs import make
     from ragen2.prompting.messages import notice_text, system_text, turn_text
 
-    env = make(name, split=split, **parse_options(options))
+    settings = parse_options(options)
+    if "split" in settings:
+        raise ConfigError(f"split={settings['split']} is no option of an environment; write --split {settings['split']}")
+    env = make(name, split=split, **settings)
     per_turn = actions_per_turn if env.multi_action else 1
     typer.echo(system_text(env.instructions, multi_action=env.multi_action, actions_per_turn=per_turn))
     text, total, left = env.reset(seed, noise_seed).text, 0.0, turns * per_turn
@@ -37,8 +42,8 @@ def play(
     notice: str | None = None
     for turn in range(1, turns + 1):
         typer.echo("\n" + turn_text(turn, turns, left, text, last_reward=reward, last_notice=notice))
-        answer = typer.prompt("action", prompt_suffix="> ", default="", show_default=False)
-        if answer.strip().lower() == "q":
+        answer = read_answer()
+        if answer is None or answer.strip().lower() == "q":
             break
         results = play_turn(env, answer, min(per_turn, left))
         reward = math.fsum(result.reward for result in results)
@@ -51,6 +56,16 @@ def play(
         if left <= 0:
             break
     typer.echo(f"stopped, return {total:g}")
+
+
+def read_answer() -> str | None:
+    """A line typed after the prompt; None at the end of the input."""
+    typer.echo("action> ", nl=False)
+    line = sys.stdin.readline()
+    if not line:
+        typer.echo()
+        return None
+    return line.rstrip("\r\n")
 
 
 def play_turn(env: TextEnv, answer: str, most: int) -> list[StepResult]:

@@ -43,14 +43,14 @@ def train(
     from ragen2.training.run import start_run
 
     console = Console(highlight=False)
-    _show(start_run(config, console.print), console)
+    _show(start_run(config, lambda text: console.print(text, markup=False)), console)
 
 
 def _run_resumed(resume: Path, changes: list[str]) -> None:
     from ragen2.training.run import resume_run
 
     console = Console(highlight=False)
-    _show(resume_run(resume, changes, console.print), console)
+    _show(resume_run(resume, changes, lambda text: console.print(text, markup=False)), console)
 
 
 def _show(outcome: Outcome, console: Console) -> None:

@@ -16,7 +16,7 @@ def add_to(app: typer.Typer) -> None:
 
 def warmup(
     recipe: Annotated[str, typer.Argument(help="Recipe whose environments are learnt (a name or a YAML file).")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Settings: model=NAME warmup.options.steps=200 ….")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings: model=NAME warmup.steps=200 ….")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model; petri needs none (cached).")] = None,
 ) -> None:
     """Teach a model the format and to read its prompt, before reinforcement learning. Fails loudly when it does not learn to."""
@@ -24,5 +24,5 @@ def warmup(
     from ragen2.training.warmup_command import warm_up
 
     console = Console(highlight=False)
-    folder = warm_up(load_config(recipe, overrides or []), out, console.print)
+    folder = warm_up(load_config(recipe, overrides or []), out, lambda text: console.print(text, markup=False))
     console.print(f"warmed-up model: {folder}", markup=False)

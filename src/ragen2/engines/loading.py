@@ -56,13 +56,17 @@ def load_model(
     local = folder.exists()
     if local:
         _check_folder(folder)
+    elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelError(
+            f"there is no model folder {name}; give a folder with a model, a hub id (owner/name), petri or smollm2-135m"
+        )
     logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, local_files_only=local)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         # Damaged weights, unknown architectures and an unreachable hub all arrive as one of these.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         advice = "Check the folder." if local else "Without a connection to the hub, give a local folder."
         raise ModelError(f"cannot load the model {name!r}: {reason}. {advice}") from error
     model.to(device).eval()

@@ -31,9 +31,13 @@ def _visible(letter: str) -> str:
 
 def as_number(value: Any) -> float | None:
     """A finite number, or None for anything else (booleans included)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def number(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ def save_checkpoint(
         save_policy(building / POLICY)
         (building / STATE).write_text(json.dumps({"step": step, **state}), encoding="utf-8")
         torch.save(dict(tensors), building / TENSORS)
-        digests = {str(path.relative_to(building)): _digest(path) for path in sorted(building.rglob("*")) if path.is_file()}
+        digests = {path.relative_to(building).as_posix(): _digest(path) for path in sorted(building.rglob("*")) if path.is_file()}
         (building / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
 
     final = folder / f"step-{step:06d}"
@@ -94,9 +95,13 @@ def load_checkpoint(path: Path, device: str | torch.device = "cpu") -> Checkpoin
         others = [other for other in list_checkpoints(path.parent) if other != path and _fault(other) is None]
         advice = f" Whole: {others[-1]}." if others else " No other checkpoint here is whole."
         raise CheckpointCorrupt(f"checkpoint {path}: {fault}.{advice}")
-    state = json.loads((path / STATE).read_text(encoding="utf-8"))
-    tensors = torch.load(path / TENSORS, map_location=device, weights_only=True)
-    return Checkpoint(path, int(state["step"]), state, tensors)
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        step = int(state["step"])
+        tensors = torch.load(path / TENSORS, map_location=device, weights_only=True)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, RecursionError, pickle.UnpicklingError) as error:
+        raise CheckpointCorrupt(f"checkpoint {path}: its checksums agree but it does not read ({error})") from error
+    return Checkpoint(path, step, state, tensors)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -141,9 +146,15 @@ def _fault(path: Path) -> str | None:
         if missing := [name for name in (STATE, TENSORS) if name not in digests]:
             return f"{MANIFEST} does not list {missing[0]}"
         for name, digest in digests.items():
+            # A name that leaves the folder (by dots or a link) is not this checkpoint's, and what is there may never end.
+            if not (path / name).resolve().is_relative_to(path.resolve()) or not (path / name).is_file():
+                return f"{MANIFEST} lists {name}, which is not a file of this checkpoint"
             if _digest(path / name) != digest:
                 return f"{name} does not match its checksum"
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        for file in (path / POLICY).rglob("*"):
+            if file.is_file() and file.relative_to(path).as_posix() not in digests:
+                return f"{MANIFEST} does not list {file.relative_to(path)}"
+    except (OSError, ValueError, RecursionError) as error:
         return f"cannot be read ({error})"
     return None
 

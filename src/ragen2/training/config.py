@@ -31,12 +31,16 @@ from ragen2.training.settings import (
     ValidationConfig,
 )
 from ragen2.training.warmup import WarmupConfig
+from ragen2.yaml_text import parse_yaml
 
 RECIPES = Path(__file__).parent / "recipes"
 PRESETS = Path(__file__).parent / "presets"
 
 SHORTHAND = {"model": "name", "algorithm": "name", "filter": "mode", "env": "id"}
 """Sections that accept a plain word: `algorithm=grpo` is `algorithm.name=grpo`."""
+
+REPLACED = ("model", "env")
+"""Of these a plain word replaces the recipe's whole section, whose other settings belong to the recipe's own model or environment."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class RunConfig:
             )
         if self.iterations < 1:
             raise ConfigError(f"iterations is {self.iterations}; it must be at least 1")
+        for name in ("seed", "warmup_seed"):
+            if not 0 <= getattr(self, name) < 2**63:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 2**63")
 
 
 def list_recipes() -> list[str]:
@@ -98,7 +105,8 @@ def load_config(recipe: str, overrides: Iterable[str] = ()) -> RunConfig:
     elif raw.get("preset") is not None:
         # A file that names its preset (the config.yaml of a run does) says itself where it differs from it.
         raw = _merge(_read_preset(str(raw["preset"])), raw)
-    for path, value in changes:
+    # Words for whole sections go first, so that they cannot undo keys inside them.
+    for path, value in sorted(changes, key=lambda change: len(change[0])):
         _set(raw, path, value)
     config = parse_config(raw)
     check_parts(config)
@@ -182,9 +190,10 @@ def _read_preset(name: str) -> dict[str, Any]:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the recipe file {path}: {error}") from error
+    data = parse_yaml(text, f"the recipe file {path}")
     if not isinstance(data, dict):
         raise ConfigError(f"the recipe file {path} holds {type(data).__name__}; it must hold a mapping of settings")
     return {str(key): value for key, value in data.items()}
@@ -194,10 +203,7 @@ def _parse_override(text: str) -> tuple[list[str], Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"override {text!r} is not of the form key.path=value, for example filter.top_p=0.8")
-    try:
-        return key.strip().split("."), _numbers(yaml.safe_load(value))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"override {text!r}: the value is not YAML ({error})") from error
+    return key.strip().split("."), _numbers(parse_yaml(value, f"override {text!r}: the value"))
 
 
 def _numbers(value: Any) -> Any:
@@ -234,7 +240,9 @@ def _set(raw: dict[str, Any], path: list[str], value: Any) -> None:
         node[key] = child
         node = child
     last = path[-1]
-    if last in SHORTHAND and isinstance(node.get(last), dict) and not isinstance(value, dict) and value is not None:
+    if last in REPLACED and isinstance(value, str):
+        node[last] = {SHORTHAND[last]: value}
+    elif last in SHORTHAND and isinstance(node.get(last), dict) and not isinstance(value, dict) and value is not None:
         node[last] = {**node[last], SHORTHAND[last]: value}
     else:
         node[last] = value
@@ -250,7 +258,12 @@ def _split_options(environment: Any) -> Any:
     if not isinstance(environment, Mapping):
         return environment
     own = {item.name for item in dataclasses.fields(EnvironmentConfig)}
-    options = {**environment.get("options", {}), **{key: value for key, value in environment.items() if key not in own}}
+    given = environment.get("options", {})
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"env.options is {given!r}; it must be a mapping of the environment's options, or left out")
+    options = {**given, **{key: value for key, value in environment.items() if key not in own}}
+    if "split" in options:
+        raise ConfigError("env.split is no setting: runs train on the train levels and validate on the validation levels")
     return {**{key: value for key, value in environment.items() if key in own}, "options": options}
 
 
@@ -263,7 +276,8 @@ def _check_keys(data: Any, kind: Any, where: str) -> None:
     names = [item.name for item in dataclasses.fields(found)]
     for key, value in data.items():
         if key not in names:
-            raise UnknownName("key", f"{where}{key}", [f"{where}{name}" for name in names])
+            known = names if where else [*names, "env"]
+            raise UnknownName("key", f"{where}{key}", [f"{where}{name}" for name in known])
         _check_keys(value, hints[key], f"{where}{key}.")
 
 

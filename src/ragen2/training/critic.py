@@ -13,7 +13,7 @@ import torch
 
 from ragen2.algorithms import ResolvedAlgorithm, value_loss
 from ragen2.engines.prefix import SharedRows, suffix_hidden
-from ragen2.errors import NonFiniteLoss
+from ragen2.errors import ConfigError, NonFiniteLoss
 from ragen2.training.batches import MicroBatch
 from ragen2.training.policy import Arithmetic, clip_gradients, scatter
 from ragen2.training.settings import OptimizerConfig
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 class Critic(torch.nn.Module):
     """Predicts the return from each state: value of token t is read before token t is seen."""
 
-    def __init__(self, policy: PreTrainedModel) -> None:
+    def __init__(self, policy: PreTrainedModel, layers: int | None = None) -> None:
+        """Raises ConfigError when the backbone does not have that many layers, or none to choose from."""
         super().__init__()
         backbone: Any = copy.deepcopy(getattr(policy, "get_base_model", lambda: policy)().base_model)
+        if layers is not None:
+            keep_lowest(backbone, layers)
         for parameter in backbone.parameters():
             parameter.requires_grad_(True)
         width = backbone.config.get_text_config().hidden_size
@@ -50,6 +53,17 @@ class Critic(torch.nn.Module):
         )
         hidden_BTD, _ = suffix_hidden(self.backbone, shifted)
         return self.head(hidden_BTD.float()).squeeze(-1)
+
+
+def keep_lowest(backbone: Any, layers: int) -> None:
+    """Cut a backbone down to its lowest layers, in place."""
+    stack = getattr(backbone, "layers", None)
+    if not isinstance(stack, torch.nn.ModuleList):
+        raise ConfigError(f"model.critic_layers is {layers}, but {type(backbone).__name__} has no list of layers; leave it at null")
+    if not 1 <= layers <= len(stack):
+        raise ConfigError(f"model.critic_layers is {layers}; the policy has {len(stack)} layers: give 1 to {len(stack)}, or null")
+    del stack[layers:]
+    backbone.config.num_hidden_layers = layers
 
 
 @dataclass

@@ -33,7 +33,7 @@ def estimate(config: RunConfig, parts: Parts) -> list[str]:
         f"{rollout.max_turns} turns of {rollout.turn_tokens} tokens, "
         f"{optimizer.epochs * optimizer.steps_per_iteration} optimiser steps each",
         f"about {needed / 2**30:.1f} GiB of memory ({free / 2**30:.1f} GiB free) and at most about "
-        f"{seconds * config.iterations / 60:.0f} minutes of training",
+        f"{seconds * config.iterations / 60:.0f} minutes of training, were every reply to run to its limit",
     ]
     if needed > free:
         lines.append(

@@ -36,8 +36,8 @@ RECIPE = 1
 SERVED = ("frozen-lake", "sokoban", "countdown", "bandit")
 """Environments whose words are in every petri vocabulary."""
 
-STEPS = {"frozen-lake": 450, "sokoban": 450, "countdown": 300, "bandit": 200}
-"""Optimiser steps an environment needs for the gate, with a margin."""
+STEPS = {"frozen-lake": 700, "sokoban": 700, "countdown": 600, "bandit": 200}
+"""Optimiser steps after which a petri reads its prompt and knows what its moves do, with a margin."""
 
 VOCABULARY_EPISODES = 240
 """Episodes of each environment that the tokenizer learns from."""

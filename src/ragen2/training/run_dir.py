@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,15 +62,19 @@ class RunDirectory:
 
 def new_run_directory(out: str, recipe: str, algorithm: str) -> RunDirectory:
     """A new folder `<out>/<recipe>-<algorithm>-<time>`, numbered when it exists."""
-    stem = f"{Path(recipe).stem}-{algorithm}-{time.strftime('%Y%m%d-%H%M%S')}"
+    # A recipe's name may hold anything; a folder's should be easy to type.
+    name = re.sub(r"[^\w.-]+", "-", Path(recipe).stem).strip("-.")[:60] or "run"
+    stem = f"{name}-{algorithm}-{time.strftime('%Y%m%d-%H%M%S')}"
     for number in range(1000):
         path = Path(out) / (stem if number == 0 else f"{stem}-{number}")
         try:
             path.mkdir(parents=True)
         except FileExistsError:
             continue
-        except OSError as error:
-            raise StorageError(f"cannot make the run directory {path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            # ValueError: a NUL in `out`.
+            reason = getattr(error, "strerror", None) or error
+            raise StorageError(f"cannot make the run directory {path}: {reason}. Choose another `out`.") from error
         return RunDirectory(path)
     raise StorageError(f"a thousand run directories named {stem} exist already; clean up {out}")
 

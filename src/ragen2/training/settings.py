@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from ragen2.errors import ConfigError
 
+MOST_THREADS = 1024
+
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
@@ -31,6 +33,12 @@ class LoraConfig:
     dropout: float = 0.0
     targets: str = "all-linear"
 
+    def __post_init__(self) -> None:
+        if self.r < 1 or self.alpha < 1:
+            raise ConfigError(f"model.lora.r is {self.r} and alpha {self.alpha}; both must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.lora.dropout is {self.dropout}; it must be at least 0 and below 1")
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -45,8 +53,14 @@ class ModelConfig:
     autocast: Literal["auto", "none", "bfloat16"] = "auto"
     """Arithmetic of rollouts and updates. Master weights stay float32. `auto` is bfloat16 on CUDA, none elsewhere."""
     lora: LoraConfig | None = None
+    critic_layers: int | None = None
+    """Layers of the critic: a copy of that many lowest layers of the policy's backbone. None copies all."""
     threads: int | None = None
     """Processor threads; None leaves torch's choice. Exact resumption holds at a fixed number."""
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise ConfigError(f"model.threads is {self.threads}; it must be from 1 to {MOST_THREADS}, or null")
 
 
 @dataclass(frozen=True)
@@ -79,6 +93,11 @@ class OptimizerConfig:
         for name in ("learning_rate", "critic_learning_rate", "clip_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"optimizer.{name} is {getattr(self, name)}; it must be above 0 and finite")
+        for name in ("weight_decay", "warmup_steps", "critic_warmup_iterations"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"optimizer.{name} is {getattr(self, name)}; it must be at least 0 and finite")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"optimizer.betas is {self.betas}; both must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -97,6 +116,8 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         if self.levels < 1 or self.samples < 1:
             raise ConfigError(f"validation.levels is {self.levels} and samples {self.samples}; both must be at least 1")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"validation.temperature is {self.temperature}; it must be at least 0 and finite")
         for k in self.pass_at:
             if not 1 <= k <= self.samples:
                 raise ConfigError(f"validation.pass_at holds {k}; it must lie between 1 and validation.samples ({self.samples})")
@@ -125,3 +146,7 @@ class LoggingConfig:
     """Iterations between rollout files; the first and the last are always written. 0 writes none."""
     log_kl: bool = True
     """Measure the divergence from the starting policy (k3) whenever the monitor measures."""
+
+    def __post_init__(self) -> None:
+        if self.rollouts_every < 0:
+            raise ConfigError(f"logging.rollouts_every is {self.rollouts_every}; it must be at least 0")

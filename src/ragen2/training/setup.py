@@ -103,7 +103,7 @@ def build_parts(config: RunConfig, start_model: str, policy_folder: Path | None 
     )  # fmt: skip
     critic = None
     if get_algorithm(config.algorithm.name).uses_critic:
-        network = Critic(model)
+        network = Critic(model, config.model.critic_layers)
         own = make_optimizer(network.parameters(), config.optimizer.critic_learning_rate, config.optimizer)
         schedule = make_scheduler(own, config.optimizer, steps)
         critic = CriticUpdate(network, own, schedule, config.optimizer, algorithm, arithmetic)

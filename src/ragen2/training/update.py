@@ -162,6 +162,7 @@ def _summarise(stats: list[dict[str, float]], where: str) -> dict[str, float]:
         f"{where}/gradient_norm": _mean(stats, "gradient_norm"),
         f"{where}/entropy": sum(item["entropy"] for item in stats) / tokens,
         f"{where}/clip_fraction": sum(item["clipped"] for item in stats) / tokens,
+        f"{where}/kl_penalty": sum(item["kl"] for item in stats) / tokens,
         f"{where}/trained_tokens": tokens,
     }
 

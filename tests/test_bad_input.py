@@ -97,7 +97,7 @@ def test_a_recipe_file_that_is_none_is_refused(cli, tmp_path, text):  # noqa: F8
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        ("missing", "cannot load the model"),
+        ("missing", "there is no model folder"),
         ("file", "is a file"),
         ("no config", "no config.json"),
         ("no weights", "no weights"),

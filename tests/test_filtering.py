@@ -226,6 +226,8 @@ def test_loss_scale_and_metrics() -> None:
     metrics = select_groups(returns, FilterConfig()).metrics()
     assert metrics["filter/kept_groups"] == 1
     assert metrics["filter/kept_share"] == 0.25
+    assert metrics["filter/groups"] == 4
+    assert metrics["filter/score_unevenness"] == pytest.approx(2.0)
     assert metrics["filter/zero_groups"] == 3
     assert metrics["filter/score_max"] == 0.5
 
@@ -266,7 +268,6 @@ def test_presets() -> None:
         ({"top_k_count": 2.5}, "a whole number"),
         ({"score": "varience"}, "Did you mean 'variance'"),
         ({"include_zero": "yes"}, "true or false"),
-        ({"max_empty": 0}, "filter.max_empty"),
         ({"mode": "none", "control": "random"}, "choose the mode to imitate"),
     ],
 )

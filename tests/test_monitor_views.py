@@ -257,7 +257,7 @@ def test_iteration_metrics_by_hand() -> None:
     )
     broken = trajectory(1, [turn(0, [101], [1], reward=50.0)], success=True, valid=False, fault="EnvironmentFault: step raised")
     alone = trajectory(1, [turn(0, [101], [], reward=0.5)])
-    metrics = iteration_metrics(batch_of([[won, lost], [broken, alone]]), kept_P=[True, False], scores_P=[0.5, 0.0])
+    metrics = iteration_metrics(batch_of([[won, lost], [broken, alone]]))
     assert metrics["train/trajectories"] == 4
     assert metrics["train/valid_trajectories"] == 3
     assert metrics["failures/environmentfault"] == 1
@@ -276,9 +276,6 @@ def test_iteration_metrics_by_hand() -> None:
     assert metrics["collapse/reward_variance"] == pytest.approx(0.5)  # the group of one valid trajectory has no variance
     assert metrics["collapse/reward_spread"] == pytest.approx(math.sqrt(0.5))
     assert metrics["stop/turns"] == pytest.approx(1 / 3)
-    assert metrics["filter/kept_groups"] == 1
-    assert metrics["filter/groups"] == 2
-    assert metrics["filter/score_unevenness"] == pytest.approx(math.sqrt(2))
 
 
 def test_equal_returns_have_exactly_no_variance() -> None:

@@ -109,7 +109,7 @@ def test_any_text_reads_and_ok_means_the_definition(pieces: list[str]):
     text = "".join(pieces)
     parsed = read(text)
     if parsed.status == "ok":
-        assert parsed.reasoning is not None and parsed.answer is not None  # noqa: PT018
+        assert parsed.reasoning is not None and parsed.answer is not None
         low = text.lower()
         assert low.count("</think>") == 1
         after = low.partition("</think>")[2].strip()

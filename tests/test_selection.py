@@ -80,6 +80,7 @@ def test_dynamic_sampling_keeps_at_most_the_iterations_groups():
     assert len(selection.batch.groups) == len(selection.kept_P) == 7
     assert selection.metrics()["filter/kept_groups"] == 4
     assert selection.metrics()["filter/refills"] == 1
+    assert selection.metrics()["filter/kept_share"] == 4 / selection.metrics()["filter/groups"]
 
 
 def test_groups_left_behind_are_handed_on():

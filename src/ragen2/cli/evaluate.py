@@ -18,13 +18,11 @@ def add_to(app: typer.Typer) -> None:
 
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="A run, a checkpoint; with --recipe also any model.")],
-    recipe: Annotated[
-        str | None, typer.Option(help="Recipe whose environments are played, when CHECKPOINT is a bare model.")
-    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="Recipe whose environments are played; default the run's own.")] = None,
     levels: Annotated[int | None, typer.Option(help="Held-out levels; default as the run's validation.")] = None,
     samples: Annotated[int, typer.Option(help="Trajectories a level.")] = 1,
     temperature: Annotated[float | None, typer.Option(help="Sampling temperature; 0 is greedy.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the rollouts to this JSONL file's folder.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the rollouts into this folder, a file for each environment.")] = None,
 ) -> None:
     """Measure success, return and unbiased pass@k on the validation levels."""
     from ragen2.training.evaluate import evaluate_model
@@ -46,6 +44,6 @@ def evaluate(
     console.print(table)
     if save is not None:
         for batch in batches:
-            name = f"eval-{batch.trajectories[0].environment}.jsonl"
-            batch.to_jsonl(save / name if save.suffix != ".jsonl" else save)
-            typer.echo(save)
+            path = save / f"eval-{batch.trajectories[0].environment.replace('/', '-')}.jsonl"
+            batch.to_jsonl(path)
+            typer.echo(path)

@@ -11,6 +11,7 @@ import typer
 from ragen2.cli.envs import parse_options
 from ragen2.envs.base import StepResult, TextEnv
 from ragen2.errors import ConfigError
+from ragen2.prompting.messages import SEPARATOR
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,9 +48,10 @@ def play(
             break
         results = play_turn(env, answer, min(per_turn, left))
         reward = math.fsum(result.reward for result in results)
-        total, left, text = total + reward, left - len(results), results[-1].observation.text
+        total, left = total + reward, left - len(results)
         notice = notice_text("ok", any(result.info["legal"] for result in results))
-        if results[-1].done:
+        text = results[-1].observation.text if results else text
+        if results and results[-1].done:
             outcome = "success" if results[-1].info["success"] else "no success"
             typer.echo(f"\n{text}\n{outcome}, return {total:g}")
             return
@@ -69,11 +71,12 @@ def read_answer() -> str | None:
 
 
 def play_turn(env: TextEnv, answer: str, most: int) -> list[StepResult]:
-    """Do the actions of one answer, as the rollout does; at least one, so that a wrong answer counts."""
-    actions = answer.split("||")[:most] if env.multi_action else [answer]
+    """Do the actions of one answer, as the rollout does; an answer without any does nothing."""
+    pieces = answer.split(SEPARATOR) if env.multi_action else [answer]
+    actions = [stripped for piece in pieces if (stripped := piece.strip())][:most]
     results = []
     for action in actions:
-        results.append(env.step(action.strip()))
+        results.append(env.step(action))
         if results[-1].done:
             break
     return results

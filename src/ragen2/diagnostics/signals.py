@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
@@ -16,15 +15,8 @@ EQUAL_RETURNS = 1e-9
 """Returns of a group are equal when max - min <= this * max(1, |max|); then the variance is exactly 0."""
 
 
-def iteration_metrics(
-    batch: RolloutBatch, kept_P: Sequence[bool] | np.ndarray | None = None, scores_P: Sequence[float] | np.ndarray | None = None
-) -> dict[str, float]:
-    """Metrics of a batch before it is trained on. Only valid trajectories count; broken ones are counted by cause.
-
-    Args:
-        batch: the rollouts of one iteration.
-        kept_P: which groups the filter kept, in the order of `batch.groups`.
-        scores_P: the filter's scores of the groups, in the same order.
+def iteration_metrics(batch: RolloutBatch) -> dict[str, float]:
+    """Metrics of a batch before it is filtered. Only valid trajectories count; broken ones are counted by cause.
 
     What cannot be computed is missing, not 0: a batch without a valid trajectory has counts only.
     """
@@ -38,8 +30,7 @@ def iteration_metrics(
     turns = [turn for trajectory in valid for turn in trajectory.turns]
     if turns:
         metrics |= _turn_metrics(turns)
-    metrics |= reward_spread(batch)
-    return metrics | _filter_metrics(kept_P, scores_P)
+    return metrics | reward_spread(batch)
 
 
 def reward_spread(batch: RolloutBatch) -> dict[str, float]:
@@ -87,30 +78,6 @@ def _turn_metrics(turns: list[Turn]) -> dict[str, float]:
     if spoken:
         metrics["train/reasoning_length"] = fmean(spoken)
         metrics["collapse/empty_reasoning_rate"] = fmean(length == 0 for length in spoken)
-    return metrics
-
-
-def _filter_metrics(
-    kept_P: Sequence[bool] | np.ndarray | None, scores_P: Sequence[float] | np.ndarray | None
-) -> dict[str, float]:
-    metrics: dict[str, float] = {}
-    if kept_P is not None and len(kept_P):
-        kept = np.asarray(kept_P, dtype=bool)
-        metrics |= {
-            "filter/groups": float(len(kept)),
-            "filter/kept_groups": float(kept.sum()),
-            "filter/kept_share": float(kept.mean()),
-        }
-    if scores_P is not None and len(scores_P):
-        scores = np.asarray(scores_P, dtype=np.float64)
-        metrics |= {
-            "filter/score_mean": float(scores.mean()),
-            "filter/score_min": float(scores.min()),
-            "filter/score_max": float(scores.max()),
-        }
-        if len(scores) > 1 and scores.mean() > 0:
-            # How uneven the groups are decides whether filtering can help: even scores leave nothing to choose.
-            metrics["filter/score_unevenness"] = float(scores.std(ddof=1) / scores.mean())
     return metrics
 
 

@@ -41,14 +41,19 @@ class FilterDecision:
 
     def metrics(self) -> dict[str, float]:
         """Flat numbers under `filter/`."""
+        mean, deviation = float(self.scores_P.mean()), float(self.scores_P.std(ddof=min(1, len(self.scores_P) - 1)))
+        # How uneven the groups are decides whether filtering can help: even scores leave nothing to choose.
+        unevenness = {"filter/score_unevenness": deviation / mean} if mean > 0 else {}
         return {
+            "filter/groups": float(len(self.kept_P)),
             "filter/kept_groups": float(self.kept_groups),
             "filter/kept_share": self.kept_share,
             "filter/zero_groups": float(self.zero_P.sum()),
-            "filter/score_mean": float(self.scores_P.mean()),
+            "filter/score_mean": mean,
             "filter/score_max": float(self.scores_P.max()),
             "filter/score_min": float(self.scores_P.min()),
             "filter/spread_ratio": self.spread_ratio,
             "filter/gated": float(self.gated),
             "filter/loss_scale": self.loss_scale,
+            **unevenness,
         }

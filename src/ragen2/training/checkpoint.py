@@ -38,6 +38,14 @@ class Checkpoint:
     def policy(self) -> Path:
         return self.path / POLICY
 
+    @property
+    def start_model(self) -> str:
+        """Folder or hub id of the weights its run started from. Raises CheckpointCorrupt when none is named."""
+        found = self.state.get("start_model")
+        if not isinstance(found, str):
+            raise CheckpointCorrupt(f"checkpoint {self.path}: {STATE} names no start_model; it is not a checkpoint of a run")
+        return found
+
 
 def save_checkpoint(
     folder: Path, step: int, save_policy: Callable[[Path], None], state: Mapping[str, Any], tensors: Mapping[str, Any]
@@ -96,11 +104,13 @@ def load_checkpoint(path: Path, device: str | torch.device = "cpu") -> Checkpoin
         advice = f" Whole: {others[-1]}." if others else " No other checkpoint here is whole."
         raise CheckpointCorrupt(f"checkpoint {path}: {fault}.{advice}")
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        state = dict(json.loads((path / STATE).read_text(encoding="utf-8")))
         step = int(state["step"])
         tensors = torch.load(path / TENSORS, map_location=device, weights_only=True)
     except (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, RecursionError, pickle.UnpicklingError) as error:
-        raise CheckpointCorrupt(f"checkpoint {path}: its checksums agree but it does not read ({error})") from error
+        # What torch says about a file it does not trust is advice to load it all the same.
+        reason = "it holds more than tensors" if isinstance(error, pickle.UnpicklingError) else repr(error)
+        raise CheckpointCorrupt(f"checkpoint {path}: its checksums agree but it does not read ({reason})") from error
     return Checkpoint(path, step, state, tensors)
 
 

@@ -40,7 +40,7 @@ SHORTHAND = {"model": "name", "algorithm": "name", "filter": "mode", "env": "id"
 """Sections that accept a plain word: `algorithm=grpo` is `algorithm.name=grpo`."""
 
 REPLACED = ("model", "env")
-"""Of these a plain word replaces the recipe's whole section, whose other settings belong to the recipe's own model or environment."""
+"""Of these a plain word replaces the whole section: its other settings belong to the recipe's own model or environment."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,12 @@ def check_parts(config: RunConfig) -> None:
     resolve(config.algorithm)
     warmup_config(config)
     get_algorithm(config.algorithm.name).check_group_size(config.rollout.group_size)
+    spread = config.filter.mode != "none" and config.filter.score in {"variance", "std"} and not config.filter.keeps_zero
+    if spread and config.rollout.group_size == 1:
+        raise ConfigError(
+            f"rollout.group_size is 1 and the filter scores the {config.filter.score} within groups, which is then 0: nothing "
+            "would be kept. Raise rollout.group_size or use filter=none."
+        )
 
 
 def parse_config(raw: Mapping[str, Any]) -> RunConfig:

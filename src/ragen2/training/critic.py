@@ -59,7 +59,9 @@ def keep_lowest(backbone: Any, layers: int) -> None:
     """Cut a backbone down to its lowest layers, in place."""
     stack = getattr(backbone, "layers", None)
     if not isinstance(stack, torch.nn.ModuleList):
-        raise ConfigError(f"model.critic_layers is {layers}, but {type(backbone).__name__} has no list of layers; leave it at null")
+        raise ConfigError(
+            f"model.critic_layers is {layers}, but {type(backbone).__name__} has no list of layers; leave it at null"
+        )
     if not 1 <= layers <= len(stack):
         raise ConfigError(f"model.critic_layers is {layers}; the policy has {len(stack)} layers: give 1 to {len(stack)}, or null")
     del stack[layers:]

@@ -28,8 +28,8 @@ def evaluate_model(
 ) -> tuple[dict[str, float], list[RolloutBatch]]:
     """`validation/<env>/…` metrics of `target`, and the rollouts behind them.
 
-    `target` is a run directory, one of its checkpoints, or (with `recipe`) any model that `model.name` accepts.
-    Raises ConfigError when it is none of these.
+    `target` is a run directory, one of its checkpoints, or (with `recipe`) any model that `model.name` accepts. `recipe` also
+    plays a run's model in other environments. Raises ConfigError when it is none of these.
     """
     config, start_model, policy = _locate(target, recipe)
     settings = config.validation
@@ -49,13 +49,15 @@ def evaluate_model(
 def _locate(target: str, recipe: str | None) -> tuple[RunConfig, str, Path | None]:
     path = Path(target)
     inside = path.parent.parent if path.parent.name == "checkpoints" else path
-    if recipe is None:
-        if not (inside / "config.yaml").is_file():
-            raise ConfigError(
-                f"{target} is no run directory or checkpoint of one; for a bare model name the recipe: --recipe frozen-lake"
-            )
-        config = load_config(str(open_run_directory(inside).config))
+    if (inside / "config.yaml").is_file():
+        own = load_config(str(open_run_directory(inside).config))
+        config = own if recipe is None else dataclasses.replace(load_config(recipe), model=own.model)
         checkpoint = load_checkpoint(find_checkpoint(path))
-        return config, checkpoint.state["start_model"], checkpoint.policy
-    config = load_config(recipe, [f"model.name={target}"])
+        return config, checkpoint.start_model, checkpoint.policy
+    if recipe is None:
+        raise ConfigError(
+            f"{target} is no run directory or checkpoint of one; for a bare model name the recipe: --recipe frozen-lake"
+        )
+    config = load_config(recipe)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, name=target))
     return config, start_model_of(config), None

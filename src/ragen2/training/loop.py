@@ -197,7 +197,8 @@ class Trainer:
         metrics.update(found)
         if self.config.logging.rollouts_every:
             for item, batch in zip(self.held_out, batches, strict=True):
-                batch.to_jsonl(self.run.rollouts / f"validation-{item.environment}-{step:06d}.jsonl")
+                name = item.environment.replace("/", "-")
+                batch.to_jsonl(self.run.rollouts / f"validation-{name}-{step:06d}.jsonl")
 
     def _alarms(self, step: int, metrics: dict[str, Any]) -> StopDecision | None:
         """Show alarms; one ends the run only where `monitor.on_alarm` says so."""

@@ -17,7 +17,7 @@ import ragen2
 from ragen2.diagnostics.early_stop import StopDecision
 from ragen2.diagnostics.series import series_from_records
 from ragen2.diagnostics.verdict import Verdict, judge
-from ragen2.errors import ConfigError
+from ragen2.errors import CheckpointCorrupt, ConfigError
 from ragen2.storage import write_whole
 from ragen2.training.checkpoint import (
     drop_checkpoints_after,
@@ -32,13 +32,20 @@ from ragen2.training.generators import Generators
 from ragen2.training.live_table import LiveTable
 from ragen2.training.loop import Trainer, restore
 from ragen2.training.metrics_log import MetricsLog, read_metrics
-from ragen2.training.run_dir import RunDirectory, new_run_directory, open_run_directory
+from ragen2.training.run_dir import RunDirectory, new_run_directory, only_trainer, open_run_directory
 from ragen2.training.setup import build_parts, start_model_of
 
 Note = Callable[[str], None]
 
 COLLAPSED = 6
 """Exit code of a run that was stopped early because it collapsed."""
+
+
+FIXED = (
+    "seed", "warmup_seed", "recipe", "out", "environments", "warmup", "model.name", "model.lora", "model.critic_layers",
+    "algorithm.name",
+)  # fmt: skip
+"""Settings that a resumed run keeps."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ def start_run(config: RunConfig, note: Note) -> Outcome:
     for line in estimate(config, parts):
         note(line)
     title = f"{config.recipe} · {config.algorithm.name} · {Path(start_model).name} · {run.path}"
-    with open_log(run, config) as log, LiveTable(config.iterations, title) as table:
+    with only_trainer(run), open_log(run, config) as log, LiveTable(config.iterations, title) as table:
         trainer = Trainer(config, run, parts, log, table, Generators.from_seed(config.seed))
         stop = _train(trainer)
     return finish(trainer, stop)
@@ -71,12 +78,15 @@ def resume_run(path: str | Path, overrides: Sequence[str], note: Note) -> Outcom
     """Go on from the newest (or the given) checkpoint of a run, exactly as if it had not stopped.
 
     `overrides` may extend the run (`iterations=100`); others change what follows. Metrics and checkpoints after a given
-    checkpoint are dropped: they are made anew.
+    checkpoint are dropped: they are made anew. Raises ConfigError for an override of what a run cannot change (see `FIXED`),
+    CheckpointCorrupt for a checkpoint that does not read or is not of this run.
     """
     given = Path(path)
     folder = given.parent.parent if given.parent.name == "checkpoints" else given
     run = open_run_directory(folder)
     config = load_config(str(run.config), overrides)
+    if overrides:
+        _refuse_changes(load_config(str(run.config)), config)
     checkpoint = load_checkpoint(find_checkpoint(given))
     if checkpoint.step >= config.iterations:
         raise ConfigError(
@@ -84,20 +94,40 @@ def resume_run(path: str | Path, overrides: Sequence[str], note: Note) -> Outcom
             f"for example iterations={2 * config.iterations}"
         )
     note(f"resuming {run.path} after iteration {checkpoint.step}")
-    parts = build_parts(config, checkpoint.state["start_model"], checkpoint.policy)
-    if overrides:
-        write_whole(run.config, dump_config(config).encode())
+    parts = build_parts(config, checkpoint.start_model, checkpoint.policy)
     title = f"{config.recipe} · {config.algorithm.name} · resumed · {run.path}"
-    with open_log(run, config) as log, LiveTable(config.iterations, title, done=checkpoint.step) as table:
+    with (
+        only_trainer(run),
+        open_log(run, config) as log,
+        LiveTable(config.iterations, title, done=checkpoint.step) as table,
+    ):
+        trainer = Trainer(config, run, parts, log, table, Generators.from_seed(config.seed))
+        try:
+            restore(trainer, checkpoint.state, checkpoint.tensors)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointCorrupt(
+                f"checkpoint {checkpoint.path} does not fit the settings in {run.config}: {error!r}"
+            ) from error
+        # Only now is anything of the earlier run given up.
+        if overrides:
+            write_whole(run.config, dump_config(config).encode())
         log.truncate_after(checkpoint.step)
         drop_checkpoints_after(run.checkpoints, checkpoint.step)
         for line in log.notes:
             table.note(line)
-        trainer = Trainer(config, run, parts, log, table, Generators.from_seed(config.seed))
         trainer.history = list(read_metrics(run.path / "metrics.jsonl"))
-        restore(trainer, checkpoint.state, checkpoint.tensors)
         stop = _train(trainer)
     return finish(trainer, stop)
+
+
+def _refuse_changes(before: RunConfig, after: RunConfig) -> None:
+    """A checkpoint decides these: a changed value would stand in config.yaml without being true."""
+    old, new = dataclasses.asdict(before), dataclasses.asdict(after)
+    for key in FIXED:
+        section, _, name = key.partition(".")
+        was, asked = (old[section][name], new[section][name]) if name else (old[section], new[section])
+        if was != asked:
+            raise ConfigError(f"{key} of a run that goes on cannot change (it is {was!r}, asked for {asked!r}); start a new run")
 
 
 def open_log(run: RunDirectory, config: RunConfig) -> MetricsLog:

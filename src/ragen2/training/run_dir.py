@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +55,6 @@ class RunDirectory:
         """Write plain data, whole."""
         write_whole(path, (json.dumps(data, indent=1) + "\n").encode())
 
-    def read_json(self, path: Path) -> Any:
-        """Read plain data. Raises StorageError when it is missing or broken."""
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise StorageError(f"cannot read {path}: {error}") from error
-
 
 def new_run_directory(out: str, recipe: str, algorithm: str) -> RunDirectory:
     """A new folder `<out>/<recipe>-<algorithm>-<time>`, numbered when it exists."""
@@ -85,3 +81,20 @@ def open_run_directory(path: str | Path) -> RunDirectory:
     if not run.config.is_file():
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
     return run
+
+
+@contextmanager
+def only_trainer(run: RunDirectory) -> Iterator[None]:
+    """Hold the run's lock (the system lets go of it even when the process dies). Raises ConfigError when another process trains
+    in this folder: the two would delete each other's checkpoints."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with open(run.path / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"another process is training in {run.path}; wait for it, or stop it first") from error
+        yield

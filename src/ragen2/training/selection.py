@@ -32,10 +32,12 @@ class Selection:
 
     def metrics(self) -> dict[str, Any]:
         """Flat numbers under `filter/`."""
+        kept, sampled = int(self.kept_P.sum()), len(self.kept_P) + sum(len(left.groups) for left in self.dropped)
         return {
             **self.decision.metrics(),
-            "filter/kept_groups": int(self.kept_P.sum()),
-            "filter/kept_share": float(self.kept_P.mean()),
+            "filter/groups": sampled,
+            "filter/kept_groups": kept,
+            "filter/kept_share": kept / sampled,
             "filter/refills": self.refills,
             "filter/reason": self.decision.reason,
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragen2.algorithms import get_algorithm, overlong_penalty, whiten
+from ragen2.algorithms import overlong_penalty, whiten
 from ragen2.diagnostics.mismatch import logprob_mismatch
 from ragen2.training.batches import spread_over_steps
 from ragen2.training.config import RunConfig
@@ -169,8 +169,3 @@ def _summarise(stats: list[dict[str, float]], where: str) -> dict[str, float]:
 
 def _mean(stats: list[dict[str, float]], key: str) -> float:
     return sum(item[key] for item in stats) / len(stats)
-
-
-def uses_critic(config: RunConfig) -> bool:
-    """Whether the run's algorithm trains a critic."""
-    return get_algorithm(config.algorithm.name).uses_critic

@@ -10,7 +10,8 @@ from tiny import random_batch
 
 from ragen2.algorithms import AlgorithmConfig, resolve
 from ragen2.filtering import FilterConfig
-from ragen2.training.selection import collect_groups, effective_filter, filter_batch, join, measured_scores, only_kept
+from ragen2.training.effective_filter import effective_filter
+from ragen2.training.selection import collect_groups, filter_batch, join, measured_scores, only_kept
 from ragen2.trajectory import RolloutBatch
 
 
@@ -108,10 +109,14 @@ def test_dapo_samples_dynamically_and_others_do_not():
     assert effective_filter(FilterConfig(max_refills=7), dapo).max_refills == 7
 
 
+def test_a_filter_of_the_users_own_stays_under_dynamic_sampling():
+    own = FilterConfig(top_p=0.3)
+    assert effective_filter(own, resolve(AlgorithmConfig(name="dapo"))) == own
+
+
 def test_dynamic_sampling_keeps_every_group_whose_returns_differ():
-    """A filter that would drop some of them must not: only equal groups are replaced."""
     source = Source(4)
-    settings = effective_filter(FilterConfig(top_p=0.3), resolve(AlgorithmConfig(name="dapo")))
+    settings = effective_filter(FilterConfig(), resolve(AlgorithmConfig(name="dapo")))
     selection = collect_groups(source, settings, 4, rng())
     assert source.calls == 1
     assert selection.kept_P.all()

@@ -425,3 +425,13 @@ def test_the_eight_published_runs() -> None:
         tables = {key: dict(points) for key, points in series.items()}
         alarms = [a for s in steps for a in online.update(s, {k: t[s] for k, t in tables.items() if s in t})]
         assert bool(alarms) == (label["verdict"] != "healthy"), name
+
+
+def test_a_format_that_never_was_there_has_not_collapsed():
+    steps = range(1, 31)
+    series = {
+        "validation/x/success": [(0, 0.0), (30, 0.0)],
+        "collapse/valid_think_rate": [(step, 0.0) for step in steps],
+        "collapse/valid_action_rate": [(step, 0.0) for step in steps],
+    }
+    assert judge(series).verdict == "never learned"

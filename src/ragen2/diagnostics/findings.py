@@ -72,8 +72,9 @@ def ever_in_a_row(shares: Series, threshold: float, in_a_row: int) -> bool:
 
 
 def of_best(series: Series) -> Series:
-    """Readings as shares of the reference: start or best smoothed value so far."""
-    return series.share(np.maximum(series.best_K, 1e-12))
+    """Readings as shares of the reference: start or best smoothed value so far. 1 while that is 0: nothing to fall from."""
+    best_K = series.best_K
+    return Series(series.steps_K, np.where(best_K > 0, series.values_K / np.where(best_K > 0, best_K, 1.0), 1.0))
 
 
 def judge_outcome(signals: Signals, config: VerdictConfig) -> Outcome | None:

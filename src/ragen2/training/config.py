@@ -20,6 +20,7 @@ from ragen2.envs import make
 from ragen2.errors import ConfigError, UnknownName
 from ragen2.filtering import FilterConfig
 from ragen2.rollout.config import RolloutConfig
+from ragen2.training.effective_filter import effective_filter
 from ragen2.training.levels import groups_per_environment
 from ragen2.training.petri import petri_warmup
 from ragen2.training.settings import (
@@ -170,7 +171,9 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
 def dump_config(config: RunConfig) -> str:
     """As YAML that `load_config` reads back to the same run; the algorithm's own values are written out."""
     data = TypeAdapter(RunConfig).dump_python(config, mode="json")
-    data["algorithm"] = dataclasses.asdict(resolve(config.algorithm))
+    algorithm = resolve(config.algorithm)
+    data["algorithm"] = dataclasses.asdict(algorithm)
+    data["filter"] = dataclasses.asdict(effective_filter(config.filter, algorithm))
     for environment in data["environments"]:
         environment.update(environment.pop("options"))
     if len(data["environments"]) == 1:

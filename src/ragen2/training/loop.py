@@ -16,11 +16,12 @@ from ragen2.diagnostics.monitor import Monitor
 from ragen2.diagnostics.signals import iteration_metrics
 from ragen2.training.checkpoint import prune_checkpoints, save_checkpoint
 from ragen2.training.config import RunConfig
+from ragen2.training.effective_filter import effective_filter
 from ragen2.training.generators import Generators
 from ragen2.training.levels import HeldOut, LevelCursor, held_out_levels
 from ragen2.training.metrics_log import MetricsLog
 from ragen2.training.run_dir import RunDirectory
-from ragen2.training.selection import Selection, collect_groups, effective_filter
+from ragen2.training.selection import Selection, collect_groups
 from ragen2.training.settings import OptimizerConfig
 from ragen2.training.setup import Parts, load_reference
 from ragen2.training.update import update
@@ -108,7 +109,7 @@ class Trainer:
         alarmed = "alarm" in metrics and self.config.monitor.on_alarm != "warn"
         if step % self.config.checkpoint.every == 0 or last or alarmed or stop is not None:
             self.save()
-        return None if last else stop
+        return stop
 
     def _collect(self, step: int, metrics: dict[str, Any]) -> Selection:
         """Sample groups and filter them."""

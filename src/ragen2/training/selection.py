@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ragen2.algorithms import ResolvedAlgorithm
-from ragen2.filtering import FilterConfig, FilterDecision, filter_preset, select_groups, wants_refill
+from ragen2.filtering import FilterConfig, FilterDecision, select_groups, wants_refill
 from ragen2.training.credit import returns_by_group
 from ragen2.trajectory import RolloutBatch, Trajectory
 
@@ -41,16 +39,6 @@ class Selection:
             "filter/refills": self.refills,
             "filter/reason": self.decision.reason,
         }
-
-
-def effective_filter(config: FilterConfig, algorithm: ResolvedAlgorithm) -> FilterConfig:
-    """The filter of a run. An algorithm with dynamic sampling drops equal groups and refills, unless the filter refills."""
-    if not algorithm.dynamic_sampling or config.on_empty == "refill":
-        return config
-    refill = filter_preset("dynamic-sampling")
-    return dataclasses.replace(
-        config, mode=refill.mode, top_p=refill.top_p, on_empty=refill.on_empty, refill_share=refill.refill_share
-    )
 
 
 def collect_groups(sample: Callable[[], RolloutBatch], config: FilterConfig, groups: int, rng: np.random.Generator) -> Selection:

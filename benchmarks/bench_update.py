@@ -65,7 +65,7 @@ def rollout(config: RunConfig, parts: Parts) -> tuple[RolloutBatch, float]:
     """One batch of the recipe's size and the seconds it took."""
     rng = np.random.default_rng(0)
     levels = LevelCursor(config.environments, rng).take(config.rollout.groups, config.rollout.group_size)
-    seeds = rng.integers(2**62, size=config.rollout.groups * config.rollout.group_size)
+    seeds = rng.integers(2**62, size=config.rollout.groups * config.rollout.group_size).tolist()
     started = time.perf_counter()
     return parts.collector.collect(levels, seeds), time.perf_counter() - started
 

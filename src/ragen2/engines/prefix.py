@@ -26,6 +26,7 @@ __all__ = [
     "TokenScores",
     "check_model",
     "compute_prefix",
+    "one_earlier",
     "suffix_hidden",
     "token_logprobs",
     "without_last",
@@ -77,7 +78,7 @@ def token_logprobs(
     if any(len(ids) == 0 for ids in rows.prefixes):
         raise TokenMismatch("an empty prefix predicts nothing: every prefix needs at least one token")
     plain_head = check_model(model)
-    shifted, select_BT = _shift(rows), _selection(rows, select)
+    shifted, select_BT = one_earlier(rows), _selection(rows, select)
     state, ids_BT, positions_BT, _ = suffix_call(model, shifted, prefix)
     where = torch.from_numpy(np.flatnonzero(select_BT)).to(ids_BT.device)
     targets = padded(rows.suffixes, ids_BT.shape[1], ids_BT.device).flatten()[where]
@@ -98,7 +99,8 @@ def without_last(prefixes: Sequence[Ids]) -> list[Ids]:
     return [ids[:-1] for ids in prefixes]
 
 
-def _shift(rows: SharedRows) -> SharedRows:
+def one_earlier(rows: SharedRows) -> SharedRows:
+    """The rows moved one token back: position t of a suffix then holds what precedes its token t, and so predicts it."""
     lasts = [ids[-1:] for ids in rows.prefixes for _ in range(rows.rows_per_prefix)]
     moved = [np.concatenate([last, ids[:-1]]) if len(ids) else ids for last, ids in zip(lasts, rows.suffixes, strict=True)]
     return SharedRows(without_last(rows.prefixes), moved)

@@ -13,7 +13,10 @@ Context = Literal["full", "limited", "single-turn"]
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """How episodes are played: how many, how long, what a reply may do and what the policy is shown. Defaults: PAPER 4.2."""
+    """How episodes are played: how many, how long, what a reply may do and what the policy is shown.
+
+    Sizes and budgets default to those of the RAGEN-2 paper (arXiv 2604.06268); replies are shorter.
+    """
 
     groups: int = 8
     """Prompts an iteration (P)."""

@@ -12,13 +12,12 @@ import numpy as np
 import torch
 
 from ragen2.algorithms import ResolvedAlgorithm, value_loss
-from ragen2.engines.prefix import SharedRows, suffix_hidden
+from ragen2.engines.prefix import SharedRows, one_earlier, suffix_hidden
 from ragen2.errors import ConfigError, NonFiniteLoss
 from ragen2.training.batches import MicroBatch
 from ragen2.training.policy import Arithmetic, clip_gradients, scatter
 from ragen2.training.settings import OptimizerConfig
 from ragen2.training.update_rows import UpdateRow, micro_batches, padded, shared_rows
-from ragen2.trajectory import as_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,14 +43,7 @@ class Critic(torch.nn.Module):
 
     def forward(self, rows: SharedRows) -> torch.Tensor:
         """Values [B, T], float32, one before each suffix token."""
-        shifted = SharedRows(
-            [prefix[:-1] for prefix in rows.prefixes],
-            [
-                np.concatenate([rows.prefixes[place // rows.rows_per_prefix][-1:], suffix[:-1]]) if len(suffix) else as_ids([])
-                for place, suffix in enumerate(rows.suffixes)
-            ],
-        )
-        hidden_BTD, _ = suffix_hidden(self.backbone, shifted)
+        hidden_BTD, _ = suffix_hidden(self.backbone, one_earlier(rows))
         return self.head(hidden_BTD.float()).squeeze(-1)
 
 

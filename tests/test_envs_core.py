@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import ragen2
 from ragen2.envs import Demonstration, Observation, StepResult, TextEnv, check_env, registry
 from ragen2.envs.grid import CELL_NAMES, MOVES, ahead, cell_name, distances_to, parse_move, render_rows, towards
 from ragen2.envs.splits import draw_level, level_rng, noise_rng, split_of, validation_seeds
-from ragen2.errors import ConfigError, EnvironmentFault, MissingDependency, UnknownName
+from ragen2.errors import ConfigError, EnvironmentFault, MissingDependency, MissingProgram, UnknownName
 
 
 class Guess(TextEnv):
@@ -287,3 +288,19 @@ def test_levels_are_the_same_in_every_process() -> None:
         environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
         digests.add(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ).stdout)
     assert len(digests) == 1
+
+
+def test_a_missing_program_is_named_with_its_package(ids: None) -> None:
+    ragen2.register("prover", Guess, programs=["no-such-program-here"])
+    assert {spec.id: spec for spec in ragen2.list_envs()}["prover"].missing == ("no-such-program-here",)
+    with pytest.raises(MissingProgram, match="no-such-program-here"):
+        ragen2.make("prover")
+
+
+def test_installed_packages_add_environments(ids: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("other/guess", f"{__name__}:Guess", registry.PLUGIN_GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == registry.PLUGIN_GROUP else [])
+    assert "other/guess" in {spec.id for spec in ragen2.list_envs()}
+    assert isinstance(ragen2.make("other/guess", highest=9), Guess)
+    with pytest.raises(UnknownName, match="Did you mean 'other/guess'"):
+        ragen2.make("other/gues")

@@ -41,6 +41,23 @@ class MissingDependency(Ragen2Error):
         super().__init__(f"{purpose} needs the package {package!r}, which is not installed: pip install 'ragen2[{extra}]'")
 
 
+PROGRAM_PACKAGES = {"bwrap": "bubblewrap", "coqtop": "coq"}
+"""The package of Debian, Fedora and others that brings a program, where it is named otherwise."""
+
+
+class MissingProgram(Ragen2Error):
+    """A program that is not a Python package is not on the path."""
+
+    exit_code = 3
+
+    def __init__(self, program: str, purpose: str) -> None:
+        package = PROGRAM_PACKAGES.get(program, program)
+        super().__init__(
+            f"{purpose} needs the program {program!r}, which is not on the path: install the package {package!r} with your "
+            f"system's package manager, for example apt-get install {package}"
+        )
+
+
 class ModelError(Ragen2Error):
     """A model, tokenizer or chat template that cannot be loaded or used."""
 

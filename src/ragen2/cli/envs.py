@@ -24,7 +24,8 @@ def envs() -> None:
 
     table = Table("id", "what it is", "needs", "installed")
     for spec in list_envs():
-        table.add_row(spec.id, spec.summary, ", ".join(spec.needs) or "nothing", "yes" if spec.installed else "no")
+        needs = ", ".join((*spec.needs, *spec.programs)) or "nothing"
+        table.add_row(spec.id, spec.summary, needs, "yes" if spec.installed else f"no: {', '.join(spec.missing)}")
     Console(highlight=False).print(table)
 
 

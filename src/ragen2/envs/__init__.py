@@ -2,7 +2,8 @@
 
 from ragen2.envs.base import Demonstration, Observation, StepResult, TextEnv
 from ragen2.envs.check import CheckReport, Finding, check_env
-from ragen2.envs.registry import EnvSpec, list_envs, make, register
+from ragen2.envs.registry import list_envs, make, register
+from ragen2.envs.spec import EnvSpec
 from ragen2.envs.splits import SPLITS, draw_level, level_rng, noise_rng, split_of, validation_seeds
 
 __all__ = [

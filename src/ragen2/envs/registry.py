@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Any, cast
 
 from ragen2.envs.base import TextEnv
+from ragen2.envs.catalogue import CATALOGUE
+from ragen2.envs.spec import EntryPoint, EnvSpec
 from ragen2.envs.splits import check_split
-from ragen2.errors import ConfigError, MissingDependency, UnknownName, did_you_mean
-
-EntryPoint = str | Callable[..., TextEnv]
-"""A class or function returning a TextEnv, or where to find one: "package.module:Name"."""
+from ragen2.errors import ConfigError, MissingDependency, MissingProgram, UnknownName, did_you_mean
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._/-]{0,79}")
 
 
-@dataclass(frozen=True)
-class EnvSpec:
-    """What is known of an environment before it is loaded. `installed` says whether all packages in `needs` are found."""
+PLUGIN_GROUP = "ragen2.envs"
+"""Entry-point group by which installed packages add environments: the entry's name is the id, its value the entry point."""
 
-    id: str
-    entry_point: EntryPoint
-    summary: str = ""
-    needs: tuple[str, ...] = ()
-    extra: str = ""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def installed(self) -> bool:
-        return not self.missing
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Packages of `needs` that are not installed."""
-        return tuple(package for package in self.needs if not _is_installed(package))
-
-
-_BUILT_IN = {
-    spec.id: spec
-    for spec in (
-        EnvSpec("frozen-lake", "ragen2.envs.frozen_lake:FrozenLake", "walk over slippery ice to the goal, around the holes"),
-        EnvSpec("bandit", "ragen2.envs.bandit:Bandit", "choose between a steady and a risky arm by their names, one step"),
-        EnvSpec("sokoban", "ragen2.envs.sokoban:Sokoban", "push every box onto a target"),
-        EnvSpec("countdown", "ragen2.envs.countdown:Countdown", "reach a target number with + - * / and every number once"),
-    )
-}
+_BUILT_IN = {spec.id: spec for spec in CATALOGUE}
 _registered: dict[str, EnvSpec] = dict(_BUILT_IN)
 
 
@@ -60,13 +32,14 @@ def register(
     summary: str = "",
     needs: Iterable[str] = (),
     extra: str = "",
+    programs: Iterable[str] = (),
     **defaults: Any,
 ) -> None:
     """Make an environment known to `make` under `id`; `defaults` are passed to it unless overridden.
 
-    `needs` are import names of packages it uses, `extra` the extra of ragen2 that installs them. Registering an id again replaces
-    the earlier one, so that a notebook cell can be run twice. Raises ConfigError for an id of a built-in environment, for a
-    malformed id or entry point.
+    `needs` are import names of packages it uses, `extra` the extra of ragen2 that installs them, `programs` commands it runs.
+    Registering an id again replaces the earlier one, so that a notebook cell can be run twice. Raises ConfigError for an id of
+    a built-in environment, for a malformed id or entry point.
     """
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise ConfigError(f"environment id {id!r} is not allowed; use lower-case letters, digits and - . _ / (80 at most)")
@@ -76,12 +49,13 @@ def register(
         raise ConfigError(
             f"entry point {entry_point!r} of {id!r} is not allowed; give a class, a function or 'package.module:Name'"
         )
-    _registered[id] = EnvSpec(id, entry_point, summary, tuple(needs), extra, dict(defaults))
+    _registered[id] = EnvSpec(id, entry_point, summary, tuple(needs), extra, tuple(programs), dict(defaults))
 
 
 def list_envs() -> list[EnvSpec]:
-    """All known environments, sorted by id. Loads none of them."""
-    return [_registered[id] for id in sorted(_registered)]
+    """All known environments, sorted by id, those of installed packages included. Loads none of them."""
+    known = _known()
+    return [known[id] for id in sorted(known)]
 
 
 def make(id: str, /, split: str = "train", **config: Any) -> TextEnv:
@@ -90,9 +64,9 @@ def make(id: str, /, split: str = "train", **config: Any) -> TextEnv:
     Raises UnknownName for an unknown id, split or option (naming the nearest), ConfigError for a value that cannot be used, and
     MissingDependency when a package it needs is not installed.
     """
-    spec = _registered.get(id)
+    spec = _registered.get(id) or _known().get(id)
     if spec is None:
-        raise UnknownName("environment", str(id), _registered)
+        raise UnknownName("environment", str(id), _known())
     check_split(split)
     entry = _load(spec)
     options = {**spec.defaults, **config}
@@ -107,9 +81,19 @@ def make(id: str, /, split: str = "train", **config: Any) -> TextEnv:
     return env
 
 
+def _known() -> dict[str, EnvSpec]:
+    """Environments by id; what this process registered comes before what an installed package offers under the same id."""
+    plugins = {
+        entry.name: EnvSpec(entry.name, entry.value, f"from the package {entry.dist.name}" if entry.dist else "")
+        for entry in entry_points(group=PLUGIN_GROUP)
+        if _ID.fullmatch(entry.name) and _is_location(entry.value)
+    }
+    return plugins | _registered
+
+
 def _load(spec: EnvSpec) -> Callable[..., TextEnv]:
     if spec.missing:
-        raise MissingDependency(spec.missing[0], spec.extra or spec.id, f"environment {spec.id!r}")
+        raise _missing(spec)
     if not isinstance(spec.entry_point, str):
         return spec.entry_point
     module_name, _, name = spec.entry_point.partition(":")
@@ -122,6 +106,13 @@ def _load(spec: EnvSpec) -> Callable[..., TextEnv]:
         public = [key for key in vars(module) if not key.startswith("_")]
         raise ConfigError(f"module {module_name!r} of environment {spec.id!r} has no {name!r}.{did_you_mean(name, public)}")
     return cast("Callable[..., TextEnv]", entry)
+
+
+def _missing(spec: EnvSpec) -> Exception:
+    first = spec.missing[0]
+    if first in spec.programs:
+        return MissingProgram(first, f"environment {spec.id!r}")
+    return MissingDependency(first, spec.extra or spec.id, f"environment {spec.id!r}")
 
 
 def _check_options(id: str, entry: Callable[..., TextEnv], options: Mapping[str, Any]) -> None:
@@ -139,10 +130,3 @@ def _is_location(entry_point: object) -> bool:
         return False
     module, colon, name = entry_point.partition(":")
     return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False

@@ -62,6 +62,11 @@ class TextEnv(ABC):
     multi_action: ClassVar[bool] = True
     """Whether an answer is split at `||` into several actions."""
 
+    concurrency: int = 1
+    """How many environments of this kind may work at the same time, each in its own thread. 1 is right for what computes in
+    Python in microseconds. Above 1, for environments that wait for a server, a prover or a child process, episodes go on as
+    their results come, while others are sampled."""
+
     split_by_content: bool = True
     """Whether `split_of(content())` is the split. False where pairs are assigned by hand or all splits show the same levels."""
 

@@ -9,10 +9,11 @@ from ragen2.engines.base import Engine, Reply, SamplingConfig, Session
 from ragen2.errors import ConfigError, ModelError
 from ragen2.prompting.chat_format import ChatFormat
 from ragen2.rollout.config import RolloutConfig
-from ragen2.rollout.env_calls import fault_text, faults_by_cause, play_actions, reset_env
+from ragen2.rollout.env_calls import Played, fault_text, faults_by_cause, play_actions, reset_env
 from ragen2.rollout.env_pool import EnvPool
 from ragen2.rollout.env_worker import EnvWorker, Job, Outcome
 from ragen2.rollout.episode import Episode, Level
+from ragen2.rollout.slow_calls import SlowCalls
 from ragen2.trajectory import RolloutBatch
 
 __all__ = ["Collector", "Level", "faults_by_cause"]
@@ -36,6 +37,7 @@ class Collector:
         self.engine, self.chat_format, self.config = engine, chat_format, config
         self._pool = EnvPool()
         self._worker = EnvWorker()
+        self._slow = SlowCalls()
 
     def collect(
         self,
@@ -56,6 +58,8 @@ class Collector:
         that do not fit together, or when no prompt fits `context_tokens`.
         """
         group_size = _group_size(levels, seeds_R)
+        if self._slow.pending:  # an earlier call was interrupted: its late results are nobody's
+            self._slow.close()
         sampling = SamplingConfig(
             temperature=self.config.temperature if temperature is None else temperature,
             turn_tokens=self.config.turn_tokens,
@@ -87,14 +91,14 @@ class Collector:
         )
 
     def close(self) -> None:
-        """Close the environments and let the worker thread end."""
+        """Close the environments and let the threads end."""
         self._pool.close()
         self._worker.close()
+        self._slow.close()
 
     def _start(self, episodes: Sequence[Episode], groups: Sequence[Sequence[Episode]]) -> None:
         """Reset all environments and show each group its prompt."""
-        jobs = [partial(reset_env, item.env, item.level.level_seed, item.noise_seed) for item in episodes]
-        outcomes = self._call(episodes, jobs, self.config.reset_timeout_s)
+        outcomes = self._reset_all(episodes)
         size = len(groups[0])
         for index, group in enumerate(groups):
             results = zip(group, outcomes[index * size : (index + 1) * size], strict=True)
@@ -141,39 +145,69 @@ class Collector:
                 session.close(row)
         while left:
             replies = session.advance()
-            if not replies:
+            if not replies and not self._slow.pending:
                 raise ModelError(f"the engine stopped sampling with {left} episodes unfinished")
             left -= self._take_turns(session, rows, [reply for reply in replies if rows[reply.row].stop_reason is None])
+            for row, outcome in self._slow.ended(wait=not replies):
+                self._break_failed([rows[row]], [outcome], self.config.step_timeout_s)
+                left -= self._go_on(session, rows[row], row, outcome.value)
             progress(total - left, total)
 
     def _take_turns(self, session: Session, rows: Sequence[Episode], replies: Sequence[Reply]) -> int:
-        """Do what the replies say and let their rows go on; how many episodes ended."""
+        """Do what the replies say and let their rows go on; how many episodes ended. Slow environments are only set going."""
         acting: list[int] = []
         jobs: list[Job] = []
+        waiting: set[int] = set()
         for reply in replies:
-            if actions := rows[reply.row].read(reply):
-                acting.append(reply.row)
-                jobs.append(partial(play_actions, rows[reply.row].env, actions))
-        outcomes = self._call([rows[row] for row in acting], jobs, self.config.step_timeout_s)
-        played = {row: outcome.value for row, outcome in zip(acting, outcomes, strict=True)}
-        ended = 0
-        for row in (reply.row for reply in replies):
-            if rows[row].fault is None:
-                rows[row].finish(played.get(row))
-            if rows[row].stop_reason is None:
-                session.resume(row, rows[row].context_ids)
+            episode = rows[reply.row]
+            if not (actions := episode.read(reply)):
+                continue
+            job = partial(play_actions, episode.env, actions)
+            if episode.env.concurrency > 1:
+                self._submit(reply.row, episode, job, self.config.step_timeout_s)
+                waiting.add(reply.row)
             else:
-                session.close(row)
-                ended += 1
-        return ended
+                acting.append(reply.row)
+                jobs.append(job)
+        outcomes = self._worker.run(jobs, self.config.step_timeout_s)
+        self._break_failed([rows[row] for row in acting], outcomes, self.config.step_timeout_s)
+        played = {row: outcome.value for row, outcome in zip(acting, outcomes, strict=True)}
+        return sum(self._go_on(session, rows[r.row], r.row, played.get(r.row)) for r in replies if r.row not in waiting)
 
-    def _call(self, episodes: Sequence[Episode], jobs: Sequence[Job], timeout_s: float) -> list[Outcome]:
-        """Run one job for each episode; those that fail break their episode off."""
-        outcomes = self._worker.run(jobs, timeout_s)
+    def _go_on(self, session: Session, episode: Episode, row: int, played: Played | None) -> int:
+        """Record a turn and let its row sample again, or close it: 1 when the episode ended, else 0."""
+        if episode.fault is None:
+            episode.finish(played)
+        if episode.stop_reason is None:
+            session.resume(row, episode.context_ids)
+            return 0
+        session.close(row)
+        return 1
+
+    def _reset_all(self, episodes: Sequence[Episode]) -> list[Outcome]:
+        """Reset every environment, the slow ones several at a time; outcomes in order."""
+        limit = self.config.reset_timeout_s
+        jobs = [partial(reset_env, item.env, item.level.level_seed, item.noise_seed) for item in episodes]
+        slow = [index for index, item in enumerate(episodes) if item.env.concurrency > 1]
+        for index in slow:
+            self._submit(index, episodes[index], jobs[index], limit)
+        fast = [index for index in range(len(jobs)) if index not in set(slow)]
+        outcomes = dict(zip(fast, self._worker.run([jobs[index] for index in fast], limit), strict=True))
+        while self._slow.pending:
+            outcomes |= dict(self._slow.ended(wait=True))
+        found = [outcomes[index] for index in range(len(jobs))]
+        self._break_failed(episodes, found, limit)
+        return found
+
+    def _submit(self, key: int, episode: Episode, job: Job, timeout_s: float) -> None:
+        name, limit = episode.level.environment, episode.env.concurrency
+        self._slow.submit(key, job, kind=name, limit=limit, timeout_s=timeout_s)
+
+    def _break_failed(self, episodes: Sequence[Episode], outcomes: Sequence[Outcome], timeout_s: float) -> None:
+        """Break off the episodes whose call raised or hung."""
         for episode, outcome in zip(episodes, outcomes, strict=True):
             if outcome.hung or outcome.error is not None:
                 episode.break_off(fault_text(outcome, timeout_s, episode.level.level_seed, episode.noise_seed))
-        return outcomes
 
 
 def _group_size(levels: Sequence[Level], seeds_R: Sequence[int]) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REPLY_WEIGHT = 1.0
 
-EXPERTISE = {"frozen-lake": 0.5, "sokoban": 0.8, "countdown": 0.5, "bandit": 0.5}
+EXPERTISE = {"frozen-lake": 0.5, "sokoban": 0.5, "countdown": 0.5, "bandit": 0.5}
 """Default chance that a demonstrated turn is the solver's: half of the turns random leaves reinforcement learning room."""
 
 DEFAULT_EXPERTISE = 0.5

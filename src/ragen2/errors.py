@@ -58,6 +58,12 @@ class MissingProgram(Ragen2Error):
         )
 
 
+class SandboxUnavailable(Ragen2Error):
+    """Model-written code cannot be run safely on this machine; the message says what is missing and how to get it."""
+
+    exit_code = 3
+
+
 class ModelError(Ragen2Error):
     """A model, tokenizer or chat template that cannot be loaded or used."""
 
@@ -66,6 +72,26 @@ class ModelError(Ragen2Error):
 
 class TemplateError(ModelError):
     """A chat template that cannot be made into token ids the way the rollout needs."""
+
+
+class ServerError(ModelError):
+    """A model server that cannot be used as asked."""
+
+
+class ServerUnreachable(ServerError):
+    """No answer from a server: refused, unknown host, or silent for too long, after every retry."""
+
+
+class ServerRefused(ServerError):
+    """A server answered with an error status; `status` is its number."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class BadServerReply(ServerError):
+    """A server answered something that cannot be read: no JSON, too large, fields missing or not numbers."""
 
 
 class TrainingError(Ragen2Error):
@@ -96,6 +122,10 @@ class EnvironmentFault(Ragen2Error):
     """An environment broke its contract (raised, hung, returned NaN). Costs its own trajectory, never the run."""
 
 
+class SandboxBroken(EnvironmentFault):
+    """The sandbox itself failed, not the code in it: nothing was learnt about that code."""
+
+
 class TokenMismatch(Ragen2Error):
     """Token ids, masks and log-probabilities that should belong together do not."""
 
@@ -106,6 +136,10 @@ class NotMeasurable(Ragen2Error):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class BoundViolated(Ragen2Error):
+    """A computed number breaks a theorem it must obey: the computation is wrong, whatever the data."""
 
 
 class NonFiniteReturn(Ragen2Error, ValueError):

@@ -139,7 +139,7 @@ class RolloutBatch:
         for number, record in enumerate(records, 2):
             try:
                 groups.append(int(record["group"]))
-                trajectories.append(_trajectory_from_json(record))
+                trajectories.append(trajectory_from_json(record))
             except (KeyError, TypeError, ValueError, OverflowError, TokenMismatch) as error:
                 raise StorageError(f"{path} line {number}: not a trajectory of schema {SCHEMA!r} ({error!r})") from error
         if not isinstance(header.get("policy_version"), int) or not isinstance(header.get("sampling"), dict):
@@ -203,7 +203,8 @@ def _trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _trajectory_from_json(record: dict[str, Any]) -> Trajectory:
+def trajectory_from_json(record: dict[str, Any]) -> Trajectory:
+    """A trajectory line of a rollout file. Raises KeyError, TypeError, ValueError, OverflowError or TokenMismatch."""
     turns = []
     shown: Ids = as_ids([])
     for item in record["turns"]:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from ragen2 import __version__
-from ragen2.cli import diagnose, envs, evaluate, play, report, train, warmup
+from ragen2.cli import causality, diagnose, envs, evaluate, gradients, levels, play, report, train, warmup
 from ragen2.errors import Ragen2Error
 
 INTERRUPTED = 130
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, warmup, evaluate, diagnose, report, envs, play):
+for module in (train, warmup, evaluate, diagnose, causality, gradients, report, envs, levels, play):
     module.add_to(app)
 
 

@@ -60,14 +60,24 @@ def play(
     typer.echo(f"stopped, return {total:g}")
 
 
+FENCE = "```"
+"""A line that begins with it opens an answer of several lines (code, a proof), which the next such line closes."""
+
+
 def read_answer() -> str | None:
-    """A line typed after the prompt; None at the end of the input."""
+    """What is typed after the prompt: a line, or a fenced block; None at the end of the input."""
     typer.echo("action> ", nl=False)
     line = sys.stdin.readline()
     if not line:
         typer.echo()
         return None
-    return line.rstrip("\r\n")
+    lines = [line.rstrip("\r\n")]
+    if lines[0].startswith(FENCE):
+        for line in iter(sys.stdin.readline, ""):
+            lines.append(line.rstrip("\r\n"))
+            if lines[-1].startswith(FENCE):
+                break
+    return "\n".join(lines)
 
 
 def play_turn(env: TextEnv, answer: str, most: int) -> list[StepResult]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ragen2.diagnostics.read_run import FILE_NAME, looks_like_metrics, read_run
+from ragen2.diagnostics.readers import read_log
 from ragen2.diagnostics.verdict import Verdict, judge
 from ragen2.diagnostics.verdict_config import VerdictConfig
-from ragen2.errors import StorageError
 
 
 @dataclass(frozen=True)
 class Diagnosis(Verdict):
-    """A verdict with where it comes from: `path` as given, `source` the kind of log, `steps` how many steps it holds."""
+    """A verdict with where it comes from: `path` as given, `source` the kind of log, `steps` how many steps it holds, `notes`
+    what was skipped or guessed when it was read."""
 
     path: str
     source: str
@@ -26,23 +27,17 @@ class Diagnosis(Verdict):
         return asdict(self)
 
 
-def diagnose(path: str | Path, config: VerdictConfig | None = None) -> Diagnosis:
-    """The verdict on the run at `path`: a run directory or its metrics.jsonl.
+def diagnose(path: str | Path, config: VerdictConfig | None = None, *, mapping: Mapping[str, str] | None = None) -> Diagnosis:
+    """The verdict on the run logged at `path`, whichever trainer wrote the log (`read_log` says what is read).
 
-    Raises StorageError when there is nothing at `path`, it does not read, or it is not a log this version knows.
+    Args:
+        path: a log, a run directory, or a folder that holds a log.
+        config: thresholds of the verdict.
+        mapping: {name of ours: column of the log} for names that are not known.
+
+    Raises what `read_log` raises.
     """
-    place = Path(path)
-    if not place.exists():
-        raise StorageError(f"{path} does not exist. Give a run directory (it holds {FILE_NAME}) or a {FILE_NAME}.")
-    if place.is_dir() and not (place / FILE_NAME).is_file():
-        raise StorageError(
-            f"{path} holds no {FILE_NAME}: it is not a run directory. Give the folder that `ragen2 train` printed."
-        )
-    if place.is_file() and not looks_like_metrics(place):
-        raise StorageError(
-            f"{path} is not a log this version reads. It reads run directories and {FILE_NAME} (one JSON object a step)."
-        )
-    run = read_run(place)
-    verdict = judge(run.series, config, stop=run.stop)
+    run = read_log(path, mapping)
+    verdict = judge(run.series, config, stop=run.stop, source=run.source)
     fields = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
-    return Diagnosis(**fields, path=str(path), source="ragen2", steps=run.steps, notes=run.notes)
+    return Diagnosis(**fields, path=str(path), source=run.source, steps=run.steps, notes=run.notes)

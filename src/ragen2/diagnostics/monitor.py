@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ragen2.diagnostics.cross_score import Progress, Scorer, cross_score
-from ragen2.diagnostics.mutual_information import mi_resamples, mutual_information, weighted_mean
+from ragen2.diagnostics.cross_score import Progress, Scorer
 from ragen2.diagnostics.online_verdict import Alarm, OnlineVerdict
+from ragen2.diagnostics.slice_measures import Resampling, SliceMeasure, measure_view, together
 from ragen2.diagnostics.verdict_config import VerdictConfig
-from ragen2.diagnostics.views import View, first_turn_view, probe_view, trajectory_view
+from ragen2.diagnostics.views import View, first_turn_view, mixed_view, probe_view, trajectory_view
 from ragen2.diagnostics.zscores import RunningZScores
 from ragen2.errors import ConfigError, NotMeasurable
 from ragen2.trajectory import RolloutBatch
 
-ViewName = Literal["first_turn", "trajectory", "probe"]
+ViewName = Literal["first_turn", "trajectory", "probe", "mixed"]
+
+TURN_FIGURES = ("mi_sequence", "mi_upper_bound", "mi_low", "mi_high", "conditional_entropy_sequence")
+"""Figures given for each turn index of the trajectory view."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class MonitorConfig:
     every: int = 5
     """Iterations between measurements; the first iteration is always measured. 0 switches mutual information off."""
     views: tuple[ViewName, ...] = ("first_turn", "trajectory", "probe")
-    """Views of mutual information."""
+    """Views of mutual information. `mixed` lets contexts of all depths compete, as the public code does: for comparison only."""
     per_prompt: int = 16
     """Most reasonings a prompt in the first-turn view."""
     probe_prompts: int = 64
@@ -45,6 +48,8 @@ class MonitorConfig:
     """Level of the bootstrap interval of mutual information."""
     resamples: int = 1000
     """Bootstrap draws; 0 leaves the interval out."""
+    permutations: int = 999
+    """Permutations for the p-value of "the reasoning does not depend on the prompt"; 0 leaves it out."""
     on_alarm: Literal["warn", "checkpoint", "stop"] = "warn"
     """What the trainer does when an alarm sounds: say so, save a checkpoint as well, or end the run as well."""
 
@@ -54,20 +59,17 @@ class MonitorConfig:
             raise ConfigError(f"monitor.views has {unknown}; allowed are {', '.join(get_args(ViewName))}")
         if self.on_alarm not in ("warn", "checkpoint", "stop"):
             raise ConfigError(f"monitor.on_alarm is {self.on_alarm!r}; allowed are warn, checkpoint, stop")
-        if min(self.every, self.resamples) < 0 or min(self.per_prompt, self.probe_samples) < 1 or self.probe_prompts < 2:
+        if (
+            min(self.every, self.resamples, self.permutations) < 0
+            or min(self.per_prompt, self.probe_samples) < 1
+            or self.probe_prompts < 2
+        ):
             raise ConfigError(
-                "monitor: every and resamples must be 0 or more, per_prompt and probe_samples at least 1, probe_prompts 2"
+                "monitor: every, resamples and permutations must be 0 or more, per_prompt and probe_samples at least 1, "
+                "probe_prompts 2"
             )
         if not (0 <= self.ema_alpha < 1 and 0 < self.interval_level < 1 and self.zscore_floor > 0):
             raise ConfigError("monitor: ema_alpha must be in [0, 1), interval_level in (0, 1), zscore_floor above 0")
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """Figures of a view: means over its slices weighted by reasonings, and bootstrap draws of `mi_sequence` combined alike."""
-
-    figures: dict[str, float]
-    draws_B: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
 class Monitor:
@@ -77,6 +79,7 @@ class Monitor:
         self.config = config or MonitorConfig()
         self._zscores = RunningZScores(self.config.ema_alpha, self.config.zscore_floor, self.config.zscore_min_samples)
         self._online = OnlineVerdict(verdict)
+        self._resampling = Resampling(self.config.interval_level, self.config.resamples, self.config.permutations)
 
     def due(self, iteration: int) -> bool:
         """Whether mutual information is measured at this iteration (counted from 1)."""
@@ -93,8 +96,10 @@ class Monitor:
         """`collapse/<view>/<figure>` for every configured view.
 
         Beside the keys of `mutual_information` there are `mi_ratio` (MI / ceiling), `mi_low` and `mi_high` (bootstrap interval),
-        `mi_zscore_ema_*`, `turns`, `dropped_turns`, `dropped/<parse status>` and `empty_reasonings`. A view that could not be
-        computed has `skipped`, the reason in words. Reads are from `batch`, for the probe from `probes` (rollouts of the fixed
+        `mi_p_value` (permutation test of no dependence), `mi_zscore_ema_*`, `turns`, `dropped_turns`, `dropped/<parse status>`
+        and `empty_reasonings`; in the trajectory view the curve along turn indices as `<environment>/turn_<t>/…`, in the mixed
+        view `leaking_pairs`. `interval_skipped` and `p_value_skipped` say in words why these are missing from a view, `skipped`
+        why the whole view is. Reads are from `batch`, for the probe from `probes` (rollouts of the fixed
         held-out prompts, one batch an environment). `rng` gives one seed a view, whichever views are on, so that switching one
         off changes no other.
         """
@@ -105,13 +110,18 @@ class Monitor:
             try:
                 view = self._view(name, batch, probes, streams[name])
                 metrics |= {f"{where}/{key}": value for key, value in _counts(view).items()}
-                measured = self._score(view, engine, streams[name], progress)
+                measures, left_out = measure_view(view, engine, streams[name], self._resampling, progress)
             except NotMeasurable as error:
                 metrics[f"{where}/skipped"] = error.reason
                 continue
-            figures = measured.figures | self._derived(name, measured)
+            figures, reasons = together(measures, streams[name], self._resampling)
+            metrics[f"{where}/skipped_slices"] = float(len(left_out))
+            figures |= self._zscores.update(name, figures)
+            if name == "trajectory":
+                figures |= self._curve(measures, streams[name])
             metrics |= {f"{where}/{key}": float(value) for key, value in figures.items() if not math.isnan(value)}
-            if math.isnan(measured.figures["mi_token"]):
+            metrics |= {f"{where}/{key}": reason for key, reason in reasons.items()}
+            if math.isnan(figures["mi_token"]):
                 metrics[f"{where}/token_skipped"] = "every reasoning is empty"
         return metrics
 
@@ -133,41 +143,19 @@ class Monitor:
             return first_turn_view(batch, rng, self.config.per_prompt)
         if name == "trajectory":
             return trajectory_view(batch, rng)
+        if name == "mixed":
+            return mixed_view(batch, rng)
         if not probes:
             raise NotMeasurable("no probe rollouts were given")
         return probe_view(_together(probes), rng)
 
-    def _score(self, view: View, engine: Scorer, rng: np.random.Generator, progress: Progress | None) -> _Measured:
-        figures: list[dict[str, float]] = []
-        draws: list[np.ndarray] = []
-        reasons = list(view.skipped)
-        for part in view.slices:
-            where = f"{part.environment} turn {part.turn}"
-            if len(part.contexts) < 2 or not part.reasonings:
-                reasons.append(f"{where}: {len(part.contexts)} distinct contexts and {len(part.reasonings)} reasonings")
-                continue
-            sums_SN = cross_score(engine, part.contexts, part.reasonings, progress)
-            try:
-                figures.append(mutual_information(sums_SN, part.lengths_S, part.source_S))
-            except NotMeasurable as error:
-                raise NotMeasurable(f"{where}: {error.reason}") from error
-            if self.config.resamples:
-                draws.append(mi_resamples(sums_SN, part.source_S, rng=rng, resamples=self.config.resamples))
-        if not figures:
-            raise NotMeasurable("; ".join(reasons) or "no turn has a reasoning")
-        if not draws:
-            return _Measured(weighted_mean(figures))
-        weights = np.array([item["num_samples"] for item in figures], dtype=np.float64)
-        return _Measured(weighted_mean(figures), np.average(np.stack(draws), axis=0, weights=weights))
-
-    def _derived(self, name: str, measured: _Measured) -> dict[str, float]:
-        figures = measured.figures
-        derived = {"mi_ratio": figures["mi_sequence"] / figures["mi_upper_bound"], **self._zscores.update(name, figures)}
-        if len(measured.draws_B):
-            tail = (1 - self.config.interval_level) / 2
-            low, high = np.quantile(measured.draws_B, [tail, 1 - tail])
-            derived |= {"mi_low": float(low), "mi_high": float(high)}
-        return derived
+    def _curve(self, measures: Sequence[SliceMeasure], rng: np.random.Generator) -> dict[str, float]:
+        curve: dict[str, float] = {}
+        for measure in measures:
+            figures, _ = together([measure], rng, replace(self._resampling, permutations=0))
+            where = f"{measure.part.environment}/turn_{measure.part.turn}"
+            curve |= {f"{where}/{key}": figures[key] for key in TURN_FIGURES if key in figures}
+        return curve
 
 
 def _together(batches: Sequence[RolloutBatch]) -> RolloutBatch:
@@ -190,4 +178,6 @@ def _counts(view: View) -> dict[str, float]:
         "empty_reasonings": float(view.empty),
         "skipped_slices": float(len(view.skipped)),
     }
+    if view.leaking is not None:
+        counts["leaking_pairs"] = float(view.leaking)
     return counts | {f"dropped/{status}": float(count) for status, count in sorted(view.dropped.items())}

@@ -51,11 +51,17 @@ class _Reading:
     threshold: float
     from_start: bool = False
 
+    @property
+    def key(self) -> str:
+        """A signal is watched once for each verdict."""
+        return f"{self.signal} ({self.verdict})" if self.verdict == "degrading" else self.signal
+
 
 class OnlineVerdict:
     """Watches format, mutual information, entropy and success. Each `update` returns the alarms that went off at this step.
 
-    An alarm sounds once; when the signal recovers, it can sound again. Low entropy sounds only while reasoning does not depend
+    An alarm sounds once; when the signal recovers, it can sound again. Format sounds twice on its way down: as degrading, when a
+    quarter is lost and there is time to act, and as format collapse. Low entropy sounds only while reasoning does not depend
     on the prompt either, or where no mutual information is measured: low entropy alone is compressed reasoning.
     """
 
@@ -68,13 +74,15 @@ class OnlineVerdict:
         alarms: list[Alarm] = []
         readings = self._readings(metrics)
         for reading in readings:
-            watch = self._watches.setdefault(reading.signal, _Watch())
+            watch = self._watches.setdefault(reading.key, _Watch())
             watch.read(reading.value, reading.threshold, reading.from_start)
         for reading in readings:
-            watch = self._watches[reading.signal]
+            watch = self._watches[reading.key]
             if not reading.verdict or watch.sounded or watch.count < self.config.in_a_row or not self._confirmed(reading):
                 continue
             watch.sounded = True
+            if reading.key != reading.signal and self._has_sounded(reading.signal):
+                continue
             text = (
                 f"{reading.signal} {reading.value:.3g} is below {reading.threshold:.0%} of its reference {watch.reference:.3g} "
                 f"for {watch.count} readings in a row, at step {step}: {reading.verdict}"
@@ -106,6 +114,10 @@ class OnlineVerdict:
             for name, item in state.items()
         }
 
+    def _has_sounded(self, signal: str) -> bool:
+        """Whether the graver alarm of the same signal is on: then the milder one says nothing new."""
+        return signal in self._watches and self._watches[signal].sounded
+
     def _confirmed(self, reading: _Reading) -> bool:
         if reading.signal != "policy/entropy":
             return True
@@ -117,9 +129,10 @@ class OnlineVerdict:
 
     def _readings(self, metrics: Mapping[str, Any]) -> list[_Reading]:
         config = self.config
+        rates = ("collapse/valid_think_rate", "collapse/valid_action_rate")
         found = [
-            _reading(metrics, "collapse/valid_think_rate", "format collapse", config.format_share),
-            _reading(metrics, "collapse/valid_action_rate", "format collapse", config.format_share),
+            *(_reading(metrics, name, "format collapse", config.format_share) for name in rates),
+            *(_reading(metrics, name, "degrading", config.degraded_share) for name in rates),
             _reading(metrics, "policy/entropy", "entropy collapse", config.entropy_share, from_start=True),
         ]
         found += [

@@ -85,7 +85,7 @@ class Signals:
     valid_think: Series
     valid_action: Series
     mi_share: Series
-    """Mutual information divided by its ceiling, from `mi_view`."""
+    """Mutual information divided by its ceiling, from `mi_view`; as it was logged when not `mi_scaled`."""
     mi_view: str | None
     mi_left_out: int
     """Readings of mutual information left out because too few prompts competed."""
@@ -96,39 +96,50 @@ class Signals:
     reward_spread: Series
     """Mean deviation of the returns of a group (or the square root of the mean variance)."""
     train_success: Series
+    truncated: Series
+    """Share of replies cut at the token limit."""
+    mi_scaled: bool = True
+    """False where no ceiling was logged: such readings are only compared with each other."""
     missing: tuple[str, ...] = field(default=())
+
+    @property
+    def tell_of_collapse(self) -> bool:
+        """Whether anything was logged that shows a collapse before success does."""
+        shown = (self.valid_think, self.valid_action, self.mi_share, self.policy_entropy, self.reasoning_entropy)
+        return any(len(series) for series in shown)
 
 
 def pick_signals(series: Mapping[str, Points], min_prompts: int) -> Signals:
     """Signals out of series named like our metrics. Mutual information with fewer than `min_prompts` prompts is left out: its
     ceiling has shrunk with the prompts that still parse."""
     success, kind, episodes = _outcome(series)
-    view = next((name for name in VIEWS if len(Series.of(series.get(f"collapse/{name}/mi_sequence")))), None)
-    mi_share, left_out = _mi_share(series, view, min_prompts) if view else (Series.of(None), 0)
+    valid_think = Series.of(series.get("collapse/valid_think_rate"))
+    information = _information(series, valid_think, min_prompts)
     signals = {
-        "valid_think": Series.of(series.get("collapse/valid_think_rate")),
+        "valid_think": valid_think,
         "valid_action": Series.of(series.get("collapse/valid_action_rate")),
         "policy_entropy": Series.of(series.get("policy/entropy")),
         "length": Series.of(series.get("train/response_length")),
+        "truncated": Series.of(series.get("train/truncated_rate")),
         "reward_spread": _reward_spread(series),
         "train_success": Series.of(series.get("train/success")),
-        "reasoning_entropy": Series.of(series.get(f"collapse/{view}/conditional_entropy_token")),
+        "reasoning_entropy": _reasoning_entropy(series, information.view),
     }
     wanted = {
         "validation/<env>/success": kind == "validation",
-        "collapse/valid_think_rate": len(signals["valid_think"]) > 0,
-        "collapse/first_turn/mi_sequence with mi_upper_bound": len(mi_share) > 0,
+        "collapse/valid_think_rate": len(valid_think) > 0,
+        "collapse/first_turn/mi_sequence with mi_upper_bound": len(information.share) > 0 and information.scaled,
         "policy/entropy": len(signals["policy_entropy"]) > 0,
     }
-    missing = tuple(name for name, present in wanted.items() if not present)
     return Signals(
         success=success,
         success_kind=kind,
         episodes=episodes,
-        mi_share=mi_share,
-        mi_view=view,
-        mi_left_out=left_out,
-        missing=missing,
+        mi_share=information.share,
+        mi_view=information.view,
+        mi_left_out=information.left_out,
+        mi_scaled=information.scaled,
+        missing=tuple(name for name, present in wanted.items() if not present),
         **signals,
     )
 
@@ -166,7 +177,11 @@ def mean_series(parts: Sequence[Series]) -> Series:
 def _outcome(series: Mapping[str, Points]) -> tuple[Series, str, float | None]:
     train = Series.of(series.get("train/success"))
     names = [name for name in series if VALIDATION_SUCCESS.fullmatch(name) and len(Series.of(series[name]))]
-    validation = mean_series([Series.of(series[name]) for name in sorted(names)]) if names else Series.of(None)
+    parts = [Series.of(series[name]) for name in sorted(names)]
+    validation = mean_series(parts) if parts else Series.of(None)
+    if len(validation) < 2 and parts:
+        # Test sets that are never measured together: the one that is measured most.
+        validation = max(parts, key=len)
     if len(validation) >= 2 or (len(validation) and not len(train)):
         counts = [Series.of(series.get(name.removesuffix("success") + "episodes")) for name in names]
         episodes = sum(median(count.values_K.tolist()) for count in counts) if all(len(count) for count in counts) else None
@@ -188,13 +203,46 @@ def _reward_spread(series: Mapping[str, Points]) -> Series:
     return Series(variance.steps_K, np.sqrt(np.maximum(variance.values_K, 0.0)))
 
 
-def _mi_share(series: Mapping[str, Points], view: str, min_prompts: int) -> tuple[Series, int]:
-    information = Series.of(series.get(f"collapse/{view}/mi_sequence"))
-    ceiling = dict(series.get(f"collapse/{view}/mi_upper_bound") or ())
-    lowest = math.log(min_prompts) - 1e-6
-    kept = [
-        (int(step), float(value) / ceiling[int(step)])
-        for step, value in zip(information.steps_K, information.values_K, strict=True)
-        if ceiling.get(int(step), 0.0) >= lowest
-    ]
-    return Series.of(kept), len(information) - len(kept)
+@dataclass(frozen=True)
+class _Information:
+    share: Series
+    view: str | None
+    left_out: int = 0
+    scaled: bool = True
+
+
+def _information(series: Mapping[str, Points], valid_think: Series, min_prompts: int) -> _Information:
+    """Mutual information of the most readable view: divided by its ceiling; without one, compared with itself."""
+    for view in VIEWS:
+        values = Series.of(series.get(f"collapse/{view}/mi_sequence"))
+        ceiling = dict(series.get(f"collapse/{view}/mi_upper_bound") or ())
+        if len(values) and ceiling:
+            lowest = math.log(min_prompts) - 1e-6
+            pairs = zip(values.steps_K.tolist(), values.values_K.tolist(), strict=True)
+            kept = [(step, value / ceiling[step]) for step, value in pairs if ceiling.get(step, 0.0) >= lowest]
+            return _Information(Series.of(kept), view, len(values) - len(kept))
+    # Other depths compete in the trajectory view of other trainers, so only the first turn's falls to 0 with its dependence.
+    for name in ("probe/mi_sequence", "first_turn/mi_sequence", "first_turn/mi_token"):
+        values = Series.of(series.get(f"collapse/{name}"))
+        if len(values):
+            kept = _while_most_parse(values, valid_think)
+            return _Information(kept, name.partition("/")[0], len(values) - len(kept), scaled=False)
+    return _Information(Series.of(None), None)
+
+
+def _while_most_parse(values: Series, valid_think: Series) -> Series:
+    """Readings while at least half as many replies parse as at best: where no number of prompts was logged, the prompts that
+    still compete shrink unseen."""
+    if not len(valid_think):
+        return values
+    rate_K = valid_think.values_K / np.maximum(valid_think.best_K, 1e-12)
+    last_K = np.searchsorted(valid_think.steps_K, values.steps_K, side="right") - 1
+    keep_K = (last_K < 0) | (rate_K[np.maximum(last_K, 0)] >= 0.5)
+    return Series(values.steps_K[keep_K], values.values_K[keep_K])
+
+
+def _reasoning_entropy(series: Mapping[str, Points], view: str | None) -> Series:
+    """H(Z|X) a token of the view; of another one where that was not logged."""
+    names = [view] if view else []
+    found = (Series.of(series.get(f"collapse/{name}/conditional_entropy_token")) for name in (*names, *VIEWS))
+    return next((entropy for entropy in found if len(entropy)), Series.of(None))

@@ -37,5 +37,10 @@ WHAT_TO_TRY = {
         "go back to the checkpoint with the best validation success; lower the learning rate",
         "watch valid thinking and truncation from here on: format collapse often follows",
     ),
-    "undecided": ("train longer, validate more often, or log the missing columns",),
+    "undecided": (
+        "train longer, validate more often, or log the missing columns",
+        "name columns that are there under other names: --map valid_think=COLUMN",
+    ),
 }
+
+TRUNCATED = "raise the token budget of a reply, or shorten what is asked for: many replies are cut before they end"

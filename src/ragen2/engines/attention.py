@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -147,12 +148,19 @@ def run_decoder(decoder: Any, ids_BT: Tensor, positions_BT: Tensor, state: Atten
         ).last_hidden_state
 
 
-def run_causal_model(model: nn.Module, ids_BT: Tensor, positions_BT: Tensor, state: AttentionState) -> Tensor:
+def run_causal_model(
+    model: nn.Module, ids_BT: Tensor, positions_BT: Tensor, state: AttentionState, at_M: Tensor | None = None
+) -> Tensor:
     """Logits [B, T, V] of the whole model when every layer attends as `state` says: for models that do more than
-    multiply the hidden states by their output matrix."""
+    multiply the hidden states by their output matrix. With `at_M` only those positions of T, [B, M, V]."""
     base = bare(model)
+    some = at_M is not None and "logits_to_keep" in signature(base.forward).parameters
+    wanted = {"logits_to_keep": at_M} if some else {}
     with _pointed_at_dispatch(base):
-        return base(input_ids=ids_BT, position_ids=positions_BT, attention_mask=None, use_cache=False, ragen2_state=state).logits
+        logits = base(
+            input_ids=ids_BT, position_ids=positions_BT, attention_mask=None, use_cache=False, ragen2_state=state, **wanted
+        ).logits
+    return logits if some or at_M is None else logits[:, at_M]
 
 
 def two_part_attention(

@@ -35,6 +35,22 @@ def fused_attention(
     return _Fused.apply(query_BHTd, *prefix_PKLd, *own_BKTd, scaling, prefix_mask_PL)  # type: ignore[return-value]
 
 
+def attention_with_sums(query: Tensor, keys: Tensor, values: Tensor, scaling: float, *, causal: bool) -> tuple[Tensor, Tensor]:
+    """Softmax attention without gradients: output [b, h, n, d] and the log-sums [b, h, n] of its scores (float32 or wider).
+
+    Parts over different keys join by their log-sums. Keys and values are [b, h, m, d] and may be expanded views; `causal` needs
+    n == m. Without the fused kernel the scores are held whole.
+    """
+    if can_fuse(query):
+        return _forward(query, keys, values, 0.0, causal, scale=scaling)
+    scores = (query * scaling) @ keys.transpose(-1, -2)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1), float("-inf"))
+    sums = scores.logsumexp(-1)
+    return (scores - sums[..., None]).exp_().to(query.dtype) @ values, sums
+
+
 class _Layout:
     """The two shapes in which the kernel reads per-query tensors: [P, K, R * rep * T, .] and [B * K, rep, T, .]."""
 

@@ -13,7 +13,8 @@ from ragen2.engines.attention import bare, decoder_of, run_causal_model, run_dec
 from ragen2.engines.base import Reply, SamplingConfig
 from ragen2.engines.prefix import LOGIT_ELEMENTS, check_model, compute_prefix, without_last
 from ragen2.engines.sampling import RowUniforms, sample_tokens
-from ragen2.engines.scoring import score_continuations
+from ragen2.engines.scored import Scored, gathered
+from ragen2.engines.scoring import score_stream
 from ragen2.engines.slots import Slots, StepAttention, StepRows
 from ragen2.errors import ConfigError, TokenMismatch
 from ragen2.trajectory import Ids, as_ids, common_prefix
@@ -53,8 +54,21 @@ class HFEngine:
 
     def score(self, contexts: Sequence[Ids], continuations: Sequence[Sequence[Ids]]) -> list[list[np.ndarray]]:
         """Log-probability (nats, temperature 1) of every token of each continuation after its context."""
-        with self.evaluating():
-            return score_continuations(self.model, contexts, continuations, self.token_budget)
+        return gathered(continuations, self.score_each(contexts, continuations))
+
+    def score_each(self, contexts: Sequence[Ids], continuations: Sequence[Sequence[Ids]]) -> Iterator[Scored]:
+        """`(i, k, log-probabilities)` of every continuation once, in the order in which they are done.
+
+        Raises TokenMismatch when the lists differ in length, a context is empty, or ids lie outside the vocabulary.
+        """
+        stream = score_stream(self.model, contexts, continuations, self.token_budget)
+        while True:
+            # Entered for each part anew: between two of them the caller has its gradients and training flags back.
+            with self.evaluating():
+                part = next(stream, None)
+            if part is None:
+                return
+            yield from part
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

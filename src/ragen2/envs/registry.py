@@ -92,7 +92,7 @@ def _known() -> dict[str, EnvSpec]:
 
 
 def _load(spec: EnvSpec) -> Callable[..., TextEnv]:
-    if spec.missing:
+    if spec.missing and not spec.refuses_itself:
         raise _missing(spec)
     if not isinstance(spec.entry_point, str):
         return spec.entry_point

@@ -26,6 +26,8 @@ class EnvSpec:
     extra: str = ""
     programs: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    refuses_itself: bool = False
+    """Whether the environment itself says what is missing, because some of its options do without."""
 
     @property
     def installed(self) -> bool:

@@ -10,17 +10,28 @@ from ragen2.reports.text import escape, number
 
 WIDTH, HEIGHT = 460, 230
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 12, 30
-COLOURS = 6
+COLOURS = 8
 MOST_HOVER_POINTS = 200
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its label and its (step, value) points, finite, in order of step. `dashed` for ceilings and references."""
+    """A line: its label and its (step, value) points, finite, in order of step. `dashed` for ceilings and references. `colour`
+    is a number below COLOURS, None for the line's place in the chart."""
 
     label: str
     points: Sequence[tuple[float, float]]
     dashed: bool = False
+    colour: int | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line at a step, in the colour of a line of the chart (None: the colour of onsets)."""
+
+    step: float
+    label: str
+    colour: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,23 +51,33 @@ class Axes:
 
 
 def line_chart(
-    title: str, series: Sequence[Series], *, unit: str = "", rate: bool = False, onset: float | None = None, about: str = ""
+    title: str,
+    series: Sequence[Series],
+    *,
+    unit: str = "",
+    rate: bool = False,
+    onset: float | None = None,
+    marks: Sequence[Mark] = (),
+    about: str = "",
 ) -> str:
     """A `<figure>` with the lines, a legend and hover titles on the points.
 
-    `rate` fixes the vertical axis to 0..1, `onset` draws the marked step, `about` is a sentence under the title. Series without
-    points are left out; with none left the result is an empty string.
+    `rate` fixes the vertical axis to 0..1, `onset` draws the marked step, `marks` further ones, `about` is a sentence under the
+    title. Series without points are left out; with none left the result is an empty string.
     """
     series = [line for line in series if line.points]
     if not series:
         return ""
     axes = _axes(series, rate)
-    parts = [*_grid(axes), *_onset(axes, onset)]
+    drawn = [*marks, *([] if onset is None else [Mark(onset, f"onset {_tick(onset)}")])]
+    parts = _grid(axes)
+    for row, mark in enumerate(mark for mark in drawn if axes.x_low <= mark.step <= axes.x_high):
+        parts += _mark(axes, mark, row)
     for k, line in enumerate(series):
-        parts += _line(axes, line, k % COLOURS)
+        parts += _line(axes, line, _colour(line, k))
     caption = f"<figcaption>{escape(title)}{f' <small>{escape(unit)}</small>' if unit else ''}</figcaption>"
     legend = "".join(
-        f'<span class="key{" dashed" if line.dashed else ""}"><i class="c{k % COLOURS}"></i>{escape(line.label)}'
+        f'<span class="key{" dashed" if line.dashed else ""}"><i class="c{_colour(line, k)}"></i>{escape(line.label)}'
         f" <b>{number(line.points[-1][1])}</b></span>"
         for k, line in enumerate(series)
     )
@@ -106,14 +127,19 @@ def _tick(value: float) -> str:
     return f"{value:.6g}" if abs(value) < 1e5 else f"{value:.2g}"
 
 
-def _onset(axes: Axes, onset: float | None) -> list[str]:
-    if onset is None or not axes.x_low <= onset <= axes.x_high:
-        return []
-    x = axes.x(onset)
+def _colour(line: Series, place: int) -> int:
+    return (place if line.colour is None else line.colour) % COLOURS
+
+
+def _mark(axes: Axes, mark: Mark, row: int) -> list[str]:
+    x = axes.x(mark.step)
     anchor, side = ("end", -4) if x > WIDTH / 2 else ("start", 4)
+    kind = "onset" if mark.colour is None else f"mark s{mark.colour % COLOURS}"
+    # Labels of neighbouring marks would lie on one another: each has its own line.
+    y = TOP + 9 + 12 * (row % 8)
     return [
-        f'<line class="onset" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>',
-        f'<text class="onset" x="{x + side:.1f}" y="{TOP + 9}" text-anchor="{anchor}">onset {_tick(onset)}</text>',
+        f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>',
+        f'<text class="{kind}" x="{x + side:.1f}" y="{y}" text-anchor="{anchor}">{escape(mark.label, 40)}</text>',
     ]
 
 
@@ -122,7 +148,7 @@ def _line(axes: Axes, line: Series, colour: int) -> list[str]:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
     parts = [f'<polyline class="line s{colour}{" dashed" if line.dashed else ""}" points="{path}"/>']
     every = math.ceil(len(placed) / MOST_HOVER_POINTS)
-    radius = 2.4 if len(placed) <= 60 else 0.8
+    radius = 0.8 if line.dashed or len(placed) > 60 else 2.4
     label = escape(line.label)
     for (step, value), (x, y) in list(zip(line.points, placed, strict=True))[::every]:
         parts.append(

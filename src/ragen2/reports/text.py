@@ -18,7 +18,12 @@ def escape(value: object, most: int = MOST_CHARACTERS) -> str:
     if len(text) > most:
         half = most // 2
         text = f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
-    return html.escape("".join(_visible(letter) for letter in text))
+    return html.escape(visible(text))
+
+
+def visible(text: str) -> str:
+    """`text` with control, invisible and direction-changing characters shown as `\\u….`: safe on a page and on a terminal."""
+    return "".join(_visible(letter) for letter in text)
 
 
 def _visible(letter: str) -> str:

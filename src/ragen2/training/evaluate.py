@@ -31,7 +31,7 @@ def evaluate_model(
     `target` is a run directory, one of its checkpoints, or (with `recipe`) any model that `model.name` accepts. `recipe` also
     plays a run's model in other environments. Raises ConfigError when it is none of these.
     """
-    config, start_model, policy = _locate(target, recipe)
+    config, start_model, policy = locate(target, recipe)
     settings = config.validation
     changed = dataclasses.replace(
         settings,
@@ -46,7 +46,11 @@ def evaluate_model(
     return validate(parts.validator, held_out, changed, VALIDATION_SEED, progress)
 
 
-def _locate(target: str, recipe: str | None) -> tuple[RunConfig, str, Path | None]:
+def locate(target: str, recipe: str | None) -> tuple[RunConfig, str, Path | None]:
+    """Configuration, start model and policy folder (None: the start model itself) of a run, a checkpoint or a model.
+
+    Raises ConfigError when `target` is none of these.
+    """
     path = Path(target)
     inside = path.parent.parent if path.parent.name == "checkpoints" else path
     if (inside / "config.yaml").is_file():

@@ -45,7 +45,7 @@ def update(
     """
     rows = rows_for_update(batch, kept_P)
     metrics = _old_logprobs(parts, rows, config, measure_mismatch)
-    metrics.update(_prepare(parts, rows, batch, config, scale, reference))
+    metrics.update(prepare_rows(parts, rows, batch, config, scale, reference))
     learning = iteration > config.optimizer.critic_warmup_iterations or parts.critic is None
     steps = config.optimizer.steps_per_iteration
     if config.filter.updates == "shrink":
@@ -85,7 +85,7 @@ def _old_logprobs(parts: Parts, rows: list[UpdateRow], config: RunConfig, measur
     return {f"policy/mismatch_{key}": value for key, value in logprob_mismatch(*flat).items()}
 
 
-def _prepare(
+def prepare_rows(
     parts: Parts,
     rows: list[UpdateRow],
     batch: RolloutBatch,

@@ -41,7 +41,7 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 fine, 1 unexpected, 2 bad input, 3 missing package or model, 4 training failed,
-    5 storage, 6 stopped early because of collapse, 130 interrupted."""
+    5 storage, 6 stopped early because of collapse (diagnose: collapsed), 7 and 8 verdicts of diagnose, 130 interrupted."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         # Logs of others may hold what no encoding knows.
         if isinstance(stream, io.TextIOWrapper):

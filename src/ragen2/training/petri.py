@@ -36,7 +36,7 @@ RECIPE = 1
 SERVED = ("frozen-lake", "sokoban", "countdown", "bandit")
 """Environments whose words are in every petri vocabulary."""
 
-STEPS = {"frozen-lake": 700, "sokoban": 1200, "countdown": 600, "bandit": 200}
+STEPS = {"frozen-lake": 700, "sokoban": 1200, "countdown": 600, "bandit": 200, "webshop": 1200}
 """Optimiser steps after which a petri reads its prompt and knows what its moves do, with a margin."""
 
 VOCABULARY_EPISODES = 240

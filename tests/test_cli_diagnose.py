@@ -288,6 +288,8 @@ def test_scorers_are_named_completely(command, tmp_path):  # noqa: F811
         (["--scorer-model", "m"], "give the server's URL"),
         (["--scorer", "http://127.0.0.1:1/v1"], "--scorer-model"),
         (["--scorer", "folder", "--scorer-model", "m"], "URL of a server"),
+        (["--scorer", "http://[bad", "--scorer-model", "m"], "cannot be read"),
+        (["--scorer", str(tmp_path / "missing")], "is no folder"),
     ):
         shown = command("diagnose", run, *arguments)
         assert shown.code == 2 and said in shown.err

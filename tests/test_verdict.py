@@ -470,3 +470,18 @@ def test_format_alarms_once_as_degrading_and_once_as_collapse() -> None:
     alarms = [a for step, rate in enumerate(rates) for a in online.update(step, {"collapse/valid_think_rate": rate})]
     assert [(alarm.verdict, alarm.step) for alarm in alarms] == [("degrading", 5), ("format collapse", 9)]
     assert {alarm.signal for alarm in alarms} == {"collapse/valid_think_rate"}
+
+
+@pytest.mark.parametrize("readings", [3, 10, 41])
+def test_a_flat_run_is_not_called_healthy_for_a_lucky_reading(readings: int) -> None:
+    rng = np.random.default_rng(readings)
+    names: list[str] = []
+    for _ in range(60):
+        steps = list(range(0, 10 * readings, 10))
+        success = {
+            "validation/lake/success": [(step, float(rng.binomial(512, 0.3) / 512)) for step in steps],
+            "validation/lake/episodes": [(step, 512.0) for step in steps],
+        }
+        flat = {name: [(step, 1.0) for step in range(10 * readings)] for name in ("collapse/valid_think_rate", "policy/entropy")}
+        names.append(judge(success | flat).verdict)
+    assert names.count("healthy") <= 6  # at most a tenth; a rule without regard to the number of readings calls 40 to 60 % so

@@ -10,8 +10,22 @@ import typer
 from rich.console import Console
 
 from ragen2 import __version__
-from ragen2.cli import causality, diagnose, envs, evaluate, gradients, levels, play, report, train, warmup
+from ragen2.cli import (
+    causality,
+    diagnose,
+    envs,
+    evaluate,
+    gradients,
+    levels,
+    play,
+    replay,
+    report,
+    serve_retriever,
+    train,
+    warmup,
+)
 from ragen2.errors import Ragen2Error
+from ragen2.reports.text import visible
 
 INTERRUPTED = 130
 
@@ -22,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, warmup, evaluate, diagnose, causality, gradients, report, envs, levels, play):
+for module in (train, warmup, evaluate, diagnose, causality, gradients, report, envs, levels, play, replay, serve_retriever):
     module.add_to(app)
 
 
@@ -50,8 +64,8 @@ def main() -> None:
     try:
         app()
     except Ragen2Error as error:
-        # One line, whatever a library put into the message.
-        errors.print(f"{type(error).__name__}: {' '.join(str(error).split())}")
+        # One line without control characters, whatever a library or a file name put into the message.
+        errors.print(f"{type(error).__name__}: {visible(' '.join(str(error).split()))}")
         sys.exit(error.exit_code)
     except SystemExit as end:
         # The option parser turns Ctrl-C into this code without a word.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,8 +59,12 @@ def diagnose(
     from ragen2.diagnostics.mapping import parse_mapping
     from ragen2.diagnostics.runs_in import runs_in
 
+    if fail_on and not "".join(fail_on).strip(", \t\n"):
+        raise ConfigError("--fail-on names no verdict. Say none when nothing shall fail.")
     failing = failing_verdicts(fail_on or [FAIL_ON])
     mapping = parse_mapping(renamed or [])
+    if html is not None:
+        _refuse_to_overwrite(html, paths)
     if follow:
         if len(paths) > 1 or scorer:
             raise ConfigError("--follow watches one log, without --scorer: give one path, or start one process a log")
@@ -74,6 +80,13 @@ def diagnose(
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"page: {write_diagnosis_page(html, runs)}", markup=False)
     _complain(runs, several)
     raise typer.Exit(exit_code(runs, failing))
+
+
+def _refuse_to_overwrite(page: Path, paths: Sequence[Path]) -> None:
+    """The page must not be written over a log."""
+    for path in paths:
+        if os.path.isfile(page) and os.path.exists(path) and os.path.samefile(page, path):
+            raise ConfigError(f"--html {page} is the log itself and would be overwritten. Give the page another name.")
 
 
 def _examine(paths: Sequence[Path], mapping: Mapping[str, str], scorer: Any) -> list[Examination]:
@@ -104,6 +117,7 @@ def _follow(path: Path, mapping: Mapping[str, str], poll: float, idle: float, as
     from ragen2.diagnostics.follow import Follower, every, follow
     from ragen2.diagnostics.online_verdict import Alarm
     from ragen2.reports.comparison import style_of
+    from ragen2.reports.text import visible
 
     if not (math.isfinite(idle) and idle >= 0):
         raise ConfigError(f"--idle {idle} is no time; give seconds, or 0 to go on until Ctrl-C")
@@ -111,14 +125,14 @@ def _follow(path: Path, mapping: Mapping[str, str], poll: float, idle: float, as
 
     def tell(event: Alarm | str) -> None:
         if not isinstance(event, Alarm):
-            err.print(event, markup=False, style="dim")
+            err.print(visible(event), markup=False, style="dim")
         elif as_json:
             typer.echo(json.dumps(alarm_json(event), allow_nan=False))
         else:
-            out.print(f"alarm: {event.message}", markup=False, style=f"bold {style_of(event.verdict)}")
+            out.print(f"alarm: {visible(event.message)}", markup=False, style=f"bold {style_of(event.verdict)}")
 
     follower = Follower(path, mapping=mapping)
-    err.print(f"following {path}, a look every {poll:g} s; Ctrl-C ends it", markup=False, style="dim")
+    err.print(f"following {visible(str(path))}, a look every {poll:g} s; Ctrl-C ends it", markup=False, style="dim")
     try:
         for event in follow(follower, every(poll), quiet_polls=math.ceil(idle / poll) if poll > 0 else 0):
             tell(event)
@@ -129,6 +143,23 @@ def _follow(path: Path, mapping: Mapping[str, str], poll: float, idle: float, as
     return follower.examined()
 
 
+class _Later:
+    """A scorer that is loaded when it is first used: logs need none, and loading takes long."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+
+    def __getattr__(self, name: str) -> Any:
+        self._loaded = self._load() if "_loaded" not in vars(self) else self._loaded
+        return getattr(self._loaded, name)
+
+
+def _load_model(name: str) -> Any:
+    from ragen2.engines.model_scorer import load_scorer
+
+    return load_scorer(name)
+
+
 def _load_scorer(name: str | None, model: str | None) -> Any:
     if name is None:
         if model is not None:
@@ -137,9 +168,9 @@ def _load_scorer(name: str | None, model: str | None) -> Any:
     if not name.startswith(("http://", "https://")):
         if model is not None:
             raise ConfigError(f"--scorer-model goes with the URL of a server, but --scorer is {name!r}")
-        from ragen2.engines.model_scorer import load_scorer
-
-        return load_scorer(name)
+        if name.startswith(("/", ".", "~")) and not Path(name).expanduser().is_dir():
+            raise ConfigError(f"--scorer {name} is no folder: give a model folder, a hub id or the URL of a server")
+        return _Later(partial(_load_model, name))
     if model is None:
         raise ConfigError(f"--scorer {name} is a server: name the model it serves with --scorer-model")
     from ragen2.engines.openai_scorer import OpenAIScorer
@@ -168,10 +199,11 @@ def _show(runs: Sequence[Examination], as_json: bool, several: bool, *, compact:
 def _complain(runs: Sequence[Examination], several: bool) -> None:
     """What could not be read, on stderr: of one path as the error it is, of several a line each."""
     from ragen2.diagnostics.examine import Unreadable
+    from ragen2.reports.text import visible
 
     err = Console(stderr=True, soft_wrap=True, highlight=False)
     for run in runs:
         if isinstance(run, Unreadable):
             if not several:
                 raise run.error
-            err.print(f"{run.kind}: {' '.join(run.message.split())}", markup=False)
+            err.print(f"{run.kind}: {visible(' '.join(run.message.split()))}", markup=False)

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ragen2.envs.spec import EnvSpec
 from ragen2.errors import ConfigError
 from ragen2.yaml_text import parse_yaml
 
@@ -18,15 +19,31 @@ def add_to(app: typer.Typer) -> None:
     app.command("check-env")(check)
 
 
-def envs() -> None:
+def envs(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also list every environment of a family, such as reasoning-gym.")
+    ] = False,
+) -> None:
     """List the environments, what each needs, and whether that is installed."""
-    from ragen2.envs import list_envs
+    from ragen2.envs import family_names, list_envs, list_families
 
     table = Table("id", "what it is", "needs", "installed")
     for spec in list_envs():
-        needs = ", ".join((*spec.needs, *spec.programs)) or "nothing"
-        table.add_row(spec.id, spec.summary, needs, "yes" if spec.installed else f"no: {', '.join(spec.missing)}")
+        add_row(table, spec.id, spec)
+    for family in list_families():
+        names = family_names(family)
+        count = "any id" if names is None else f"{len(names)} of them, see --all"
+        add_row(table, f"{family.prefix}/…", family.member("…"), f"{family.summary} ({count})")
+        for name in (names or ()) if everything else ():
+            add_row(table, f"{family.prefix}/{name}", family.member(name))
     Console(highlight=False).print(table)
+
+
+def add_row(table: Table, id: str, spec: EnvSpec, summary: str | None = None) -> None:
+    """One line of the table."""
+    needs = ", ".join((*spec.needs, *spec.programs)) or "nothing"
+    installed = "yes" if spec.installed else f"no: {', '.join(spec.missing)}"
+    table.add_row(id, spec.summary if summary is None else summary, needs, installed)
 
 
 def check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,7 +132,7 @@ def read_any(
 
 
 def _holds_log(place: Path) -> bool:
-    if not place.is_dir():
+    if not os.path.isdir(place):
         return False
     try:
         log_of_folder(place)

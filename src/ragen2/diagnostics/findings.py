@@ -39,6 +39,14 @@ def never_learned(outcome: Outcome, config: VerdictConfig) -> Finding | None:
     return Finding("never learned", None, len(outcome.success), 1, (text,))
 
 
+def no_lasting_rise(outcome: Outcome) -> Finding | None:
+    """Single readings above the start, but no stretch of the run: what a flat run shows by chance among many readings."""
+    if outcome.rose or not outcome.learned or outcome.solved:
+        return None
+    text = "no third of the run lies above its start by more than the noise of its readings; single high ones are chance"
+    return Finding("never learned", None, len(outcome.success), 1, (text,))
+
+
 def format_collapse(signals: Signals, outcome: Outcome | None, config: VerdictConfig) -> Finding | None:
     """Valid thinking or valid actions below half their reference for good, with less than a quarter of the run's working replies
     left: share of valid replies times share of success. Without a series of success the rates decide alone.

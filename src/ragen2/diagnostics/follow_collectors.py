@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ragen2.diagnostics.readers import RunSeries
 from ragen2.diagnostics.readers.columns import Columns
 from ragen2.diagnostics.readers.metric_names import STEP, resolve
+from ragen2.diagnostics.readers.numbers import as_step, is_reading
 from ragen2.diagnostics.readers.to_series import to_run_series
 from ragen2.diagnostics.readers.verl_console import SOURCE, take_line
 from ragen2.diagnostics.series import number
@@ -71,7 +72,7 @@ class MetricsCollector:
         record |= {ours: record[theirs] for ours, theirs in self._renamed if theirs in record}
         for name in record:
             value = number(record, name) if name != "step" else None
-            if value is not None:
+            if value is not None and is_reading(value):
                 self._series.setdefault(name, {})[step] = value
         return True
 
@@ -90,4 +91,4 @@ def _record(line: bytes) -> dict[str, Any] | None:
     if not isinstance(record, dict):
         return None
     step = record.get("step")
-    return record if isinstance(step, int) and not isinstance(step, bool) else None
+    return record if isinstance(step, int) and not isinstance(step, bool) and as_step(step) is not None else None

@@ -14,11 +14,16 @@ from ragen2.diagnostics.verdict_config import VerdictConfig
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether the run learned. `standard_error` is of one reading of `success` (validation) or of one block (training)."""
+    """Whether the run learned. `standard_error` is of one reading of `success` (validation) or of one block (training).
+
+    `learned`: some reading was above the start by the standard errors asked for. Among many readings of a flat run one often is,
+    so `rose` asks for more: a third of the run whose mean is above the start, with the errors of both.
+    """
 
     success: Series
     standard_error: float
     learned: bool
+    rose: bool
     solved: bool
     evidence: tuple[str, ...]
 
@@ -36,7 +41,7 @@ def judge_outcome(signals: Signals, config: VerdictConfig) -> Outcome | None:
     shown = {"validation": "validation success", "train": "success in training"}.get(signals.success_kind, "return in training")
     course = f"{success.start:.3g} at the start, best {highest:.3g} at step {where}, {success.values_K[-1]:.3g} at the end"
     text = f"{shown} {course} ({note})"
-    return Outcome(success, error, learned, solved_train or solved_validation, (text,))
+    return Outcome(success, error, learned, _rose(success, error, config), solved_train or solved_validation, (text,))
 
 
 def _rises(success: Series, error: float, config: VerdictConfig) -> bool:
@@ -50,6 +55,14 @@ def _rises(success: Series, error: float, config: VerdictConfig) -> bool:
         return False
     means_K = np.lib.stride_tricks.sliding_window_view(later_K, count).mean(axis=1)
     return float(means_K.max()) > success.start + config.errors * error / math.sqrt(count)
+
+
+def _rose(success: Series, error: float, config: VerdictConfig) -> bool:
+    """Whether the mean of some third of the readings lies above the start by `rise_errors` standard errors of the difference."""
+    later_K = success.values_K[1:]
+    width = max(1, len(later_K) // 3)
+    highest = float(np.lib.stride_tricks.sliding_window_view(later_K, width).mean(axis=1).max())
+    return highest - success.start > config.rise_errors * error * math.sqrt(1 + 1 / width)
 
 
 def success_left(outcome: Outcome, config: VerdictConfig) -> float:

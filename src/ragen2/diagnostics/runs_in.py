@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def runs_in(path: str | Path) -> list[Path]:
     A table beside a log of another kind is taken as made from that log and left out.
     """
     place = Path(path)
-    if place.is_file():
+    if os.path.isfile(place):
         return _runs_of_table(place) or [place]
-    if not place.is_dir() or _is_run(place):
+    if not os.path.isdir(place) or _is_run(place):
         return [place]
     return _below(place, DEEPEST)[:MOST_RUNS] or [place]
 
@@ -38,7 +39,7 @@ def _below(folder: Path, depth: int) -> list[Path]:
     found: list[Path] = []
     files: list[tuple[str, Path]] = []
     for child in _children(folder):
-        if child.is_dir():
+        if os.path.isdir(child):
             if _is_run(child):
                 found.append(child)
             elif depth > 1:

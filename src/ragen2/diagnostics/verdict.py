@@ -13,6 +13,7 @@ from ragen2.diagnostics.findings import (
     format_collapse,
     is_low,
     never_learned,
+    no_lasting_rise,
     template_collapse,
     valid_think_falls,
 )
@@ -161,7 +162,8 @@ def _findings(signals: Signals, outcome: Outcome | None, config: VerdictConfig) 
         return [finding for finding in found if finding.name in ("format collapse", "template collapse")]
     if _steps(signals) < config.min_steps:
         return [finding for finding in found if finding.name != "never learned"]
-    return found
+    flat = no_lasting_rise(outcome) if outcome and not found and signals.tell_of_collapse else None
+    return [flat] if flat else found
 
 
 def _choose(
@@ -175,7 +177,7 @@ def _choose(
     for name in ORDER:
         if name in by_name:
             return by_name[name], name
-    if outcome is None or not signals.tell_of_collapse or (_steps(signals) < config.min_steps and not outcome.learned):
+    if outcome is None or not signals.tell_of_collapse or (_steps(signals) < config.min_steps and not outcome.rose):
         return None, "undecided"
     return None, "healthy"
 

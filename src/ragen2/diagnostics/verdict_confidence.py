@@ -29,7 +29,7 @@ def confidence(
         score -= 0.1 if name == "template collapse" and not signals.mi_scaled else 0.0
     elif outcome is not None:
         score += 0.15 if len(outcome.success) >= 5 else 0.0
-        score += 0.2 if outcome.learned or outcome.solved else 0.0
+        score += 0.2 if outcome.rose or outcome.solved else 0.0
         score += 0.1 if len(signals.mi_share) and signals.mi_scaled else -0.15
     score -= 0.1 if not len(signals.valid_think) else 0.0
     score -= 0.1 if signals.success_kind != "validation" else 0.0

@@ -46,6 +46,9 @@ class VerdictConfig:
     """Success over the last `solved_readings` training iterations from which a run is solved: healthy, whatever else stopped."""
     solved_readings: int = 5
     """Training iterations in a row that must be solved: one has few prompts and is solved by luck."""
+    rise_errors: float = 2.5
+    """Standard errors of the difference that the best third of the run must lie above its start for a run without any other
+    finding to be called healthy. Three or four thirds are looked at, so two would call one flat run in ten healthy."""
     errors: float = 2.0
     """Standard errors that success must rise above its start to count as learned (about 1 in 40 by luck a reading)."""
     episodes: int = 512

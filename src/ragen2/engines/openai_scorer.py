@@ -192,7 +192,12 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def _completions_url(base_url: str) -> str:
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+    except ValueError as error:
+        raise ConfigError(
+            f"the server address {base_url!r} cannot be read ({error}); it must be like http://host:8000"
+        ) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"the server address {base_url!r} must be like http://host:8000 or https://host/v1")
     if parts.username or parts.password or parts.query or parts.fragment:

@@ -57,8 +57,10 @@ class PlainEngine:
             return np.zeros(0, dtype=np.float32)
         whole = torch.from_numpy(np.concatenate([context, continuation]).astype(np.int64)).to(self.model.device)[None]
         logits = self.model(input_ids=whole, use_cache=False).logits[0, len(context) - 1 : -1]
-        logprobs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-        return logprobs.gather(-1, whole[0, len(context) :, None])[:, 0].float().cpu().numpy()
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        # Not log_softmax: its sum over a large vocabulary is 1e-5 nats off where it is peaked.
+        logprobs = logits.gather(-1, whole[0, len(context) :, None])[:, 0] - logits.logsumexp(-1)
+        return logprobs.float().cpu().numpy()
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

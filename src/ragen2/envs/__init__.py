@@ -2,14 +2,15 @@
 
 from ragen2.envs.base import Demonstration, Observation, StepResult, TextEnv
 from ragen2.envs.check import CheckReport, Finding, check_env
-from ragen2.envs.registry import list_envs, make, register
-from ragen2.envs.spec import EnvSpec
+from ragen2.envs.registry import family_names, list_envs, list_families, make, register, register_family
+from ragen2.envs.spec import EnvFamily, EnvSpec
 from ragen2.envs.splits import SPLITS, draw_level, level_rng, noise_rng, split_of, validation_seeds
 
 __all__ = [
     "SPLITS",
     "CheckReport",
     "Demonstration",
+    "EnvFamily",
     "EnvSpec",
     "Finding",
     "Observation",
@@ -17,11 +18,14 @@ __all__ = [
     "TextEnv",
     "check_env",
     "draw_level",
+    "family_names",
     "level_rng",
     "list_envs",
+    "list_families",
     "make",
     "noise_rng",
     "register",
+    "register_family",
     "split_of",
     "validation_seeds",
 ]

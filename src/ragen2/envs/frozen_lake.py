@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ragen2.envs.base import Demonstration, Observation, StepResult, TextEnv
+from ragen2.envs.drawing import Tile, check_render, draw_symbols
 from ragen2.envs.frozen_lake_words import Stride, tell
 from ragen2.envs.grid import MAX_SIDE, MOVES, SIDES, Cell, ahead, cell_name, distances_to, parse_move, render_rows
 from ragen2.envs.options import number, one_of, whole_number
@@ -15,6 +16,16 @@ from ragen2.envs.splits import draw_level, noise_rng
 from ragen2.errors import ConfigError, EnvironmentFault
 
 FORMATS = ("grid+coord", "grid", "coord")
+
+_ICE = (214, 234, 246)
+_TILES = {
+    "_": Tile(_ICE),
+    "O": Tile(_ICE, disc=(28, 60, 110)),
+    "G": Tile(_ICE, disc=(60, 160, 90), word="G", ink=(255, 255, 255)),
+    "P": Tile(_ICE, disc=(220, 110, 40), word="P", ink=(255, 255, 255)),
+    "X": Tile(_ICE, disc=(28, 60, 110), word="X", ink=(240, 90, 80)),
+    "V": Tile(_ICE, disc=(60, 160, 90), frame=(220, 110, 40), word="V", ink=(255, 255, 255)),
+}
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,8 @@ class FrozenLake(TextEnv):
 
     `size` is the side of the square lake (2 to 10 cells), `p_frozen` the probability that a cell other than start and goal is
     ice, `min_distance` the least number of moves between them on a lake without holes. A `board` (rows of S, F, H, G) fixes the
-    level for every seed and split, and replaces those three. `format` is "grid+coord", "grid" or "coord". Raises ConfigError for
-    a value that cannot be used.
+    level for every seed and split, and replaces those three. `format` is "grid+coord", "grid" or "coord"; with
+    `render="rgb_array"` observations carry a picture too. Raises ConfigError for a value that cannot be used.
     """
 
     def __init__(
@@ -95,6 +106,7 @@ class FrozenLake(TextEnv):
         format: str = "grid+coord",
         min_distance: int = 1,
         board: Sequence[str] | None = None,
+        render: str | None = None,
     ) -> None:
         super().__init__(split)
         self.size = whole_number("size", size, 2, MAX_SIDE)
@@ -102,6 +114,7 @@ class FrozenLake(TextEnv):
         self.slip = number("slip", slip, 0.0, 1.0)
         self.format = one_of("frozen-lake format", format, FORMATS)
         self.min_distance = whole_number("min_distance", min_distance, 1, 2 * (self.size - 1))
+        self.render = check_render("frozen-lake", render)
         self._fixed = None if board is None else read_board(board)
         self.split_by_content = self._fixed is None
         self._ends = _ends(self.size, self.min_distance)
@@ -128,7 +141,7 @@ class FrozenLake(TextEnv):
         noise = noise_rng(noise_seed)
         self._lake = self._fixed or draw_level(level_seed, self.split, self._generate, _content)
         self._at, self._noise, self._last = self._lake.start, noise, None
-        return Observation(self._render(self._lake))
+        return self._show(self._lake)
 
     def step(self, action: str) -> StepResult:
         lake, noise = self._lake, self._noise
@@ -138,14 +151,14 @@ class FrozenLake(TextEnv):
             return self._last.again()
         intended = parse_move(action)
         if intended is None:
-            return StepResult(Observation(self._render(lake)), 0.0, False, False, {"legal": False})
+            return StepResult(self._show(lake), 0.0, False, False, {"legal": False})
         done_move = slipped_move(intended, self.slip, noise)
         before, self._at = self._at, lake.after(self._at, done_move)
         info = {"legal": True, "moved": self._at != before, "slipped": done_move != intended}
         success, ended = self._at == lake.goal, self._at == lake.goal or self._at in lake.holes
         if ended:
             info["success"] = success
-        result = StepResult(Observation(self._render(lake)), float(success), ended, False, info)
+        result = StepResult(self._show(lake), float(success), ended, False, info)
         self._last = result if ended else None
         return result
 
@@ -187,13 +200,20 @@ class FrozenLake(TextEnv):
     def _good_moves(lake: Lake, at: Cell) -> list[str]:
         return [move for move in MOVES if lake.distance.get(ahead(at, move), MAX_SIDE**2) < lake.distance[at]]
 
-    def _render(self, lake: Lake) -> str:
+    def _show(self, lake: Lake) -> Observation:
+        image = None if self.render is None else draw_symbols(self._symbols(lake), _TILES)
+        return Observation(self._text(lake), image)
+
+    def _symbols(self, lake: Lake) -> list[list[str]]:
+        symbols = [["O" if (row, col) in lake.holes else "_" for col in range(lake.cols)] for row in range(lake.rows)]
+        symbols[lake.goal[0]][lake.goal[1]] = "G"
+        symbols[self._at[0]][self._at[1]] = "V" if self._at == lake.goal else "X" if self._at in lake.holes else "P"
+        return symbols
+
+    def _text(self, lake: Lake) -> str:
         lines: list[str] = []
         if self.format != "coord":
-            symbols = [["O" if (row, col) in lake.holes else "_" for col in range(lake.cols)] for row in range(lake.rows)]
-            symbols[lake.goal[0]][lake.goal[1]] = "G"
-            symbols[self._at[0]][self._at[1]] = "V" if self._at == lake.goal else "X" if self._at in lake.holes else "P"
-            lines.append(render_rows(symbols))
+            lines.append(render_rows(self._symbols(lake)))
         if self.format != "grid":
             lines.append("holes " + (" ".join(cell_name(*cell) for cell in sorted(lake.holes)) or "none"))
             lines.append(f"player {cell_name(*self._at)} goal {cell_name(*lake.goal)}")

@@ -10,8 +10,8 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from ragen2.envs.base import TextEnv
-from ragen2.envs.catalogue import CATALOGUE
-from ragen2.envs.spec import EntryPoint, EnvSpec
+from ragen2.envs.catalogue import CATALOGUE, FAMILIES
+from ragen2.envs.spec import EntryPoint, EnvFamily, EnvSpec
 from ragen2.envs.splits import check_split
 from ragen2.errors import ConfigError, MissingDependency, MissingProgram, UnknownName, did_you_mean
 
@@ -23,6 +23,7 @@ PLUGIN_GROUP = "ragen2.envs"
 
 _BUILT_IN = {spec.id: spec for spec in CATALOGUE}
 _registered: dict[str, EnvSpec] = dict(_BUILT_IN)
+_families: dict[str, EnvFamily] = {family.prefix: family for family in FAMILIES}
 
 
 def register(
@@ -58,15 +59,55 @@ def list_envs() -> list[EnvSpec]:
     return [known[id] for id in sorted(known)]
 
 
+def register_family(
+    prefix: str,
+    entry_point: EntryPoint,
+    option: str,
+    names: Iterable[str] | str | None,
+    *,
+    summary: str = "",
+    needs: Iterable[str] = (),
+    extra: str = "",
+) -> None:
+    """Make all environments "prefix/name" known to `make` at once: `option` is the argument that takes the name.
+
+    `names` lists them, or says where a tuple of them is found ("package.module:NAME"), or is None where any name may be tried.
+    Raises ConfigError for a malformed prefix or entry point, and for the prefix of a built-in family.
+    """
+    if not isinstance(prefix, str) or not _ID.fullmatch(prefix) or "/" in prefix:
+        raise ConfigError(f"prefix {prefix!r} is not allowed; use lower-case letters, digits and - . _ (80 at most)")
+    if any(family.prefix == prefix for family in FAMILIES):
+        raise ConfigError(f"prefix {prefix!r} is built in and cannot be replaced; choose another prefix")
+    if not callable(entry_point) and not _is_location(entry_point):
+        raise ConfigError(
+            f"entry point {entry_point!r} of {prefix!r} is not allowed; give a class, a function or 'package.module:Name'"
+        )
+    listed = names if names is None or isinstance(names, str) else tuple(names)
+    _families[prefix] = EnvFamily(prefix, entry_point, option, listed, summary, tuple(needs), extra)
+
+
+def list_families() -> list[EnvFamily]:
+    """All families of environments, sorted by prefix. Loads none of them."""
+    return [_families[prefix] for prefix in sorted(_families)]
+
+
+def family_names(family: EnvFamily) -> tuple[str, ...] | None:
+    """The names within a family, sorted; None where any name may be tried. Raises ConfigError when they cannot be loaded."""
+    if family.names is None:
+        return None
+    names = _find(family.names, f"family {family.prefix!r}") if isinstance(family.names, str) else family.names
+    return tuple(sorted(cast("Iterable[str]", names)))
+
+
 def make(id: str, /, split: str = "train", **config: Any) -> TextEnv:
     """An environment by id, for a split ("train", "validation" or "test"), with its options.
 
     Raises UnknownName for an unknown id, split or option (naming the nearest), ConfigError for a value that cannot be used, and
     MissingDependency when a package it needs is not installed.
     """
-    spec = _registered.get(id) or _known().get(id)
+    spec = _registered.get(id) or _known().get(id) or _member(id)
     if spec is None:
-        raise UnknownName("environment", str(id), _known())
+        raise UnknownName("environment", str(id), [*_known(), *(f"{prefix}/*" for prefix in _families)])
     check_split(split)
     entry = _load(spec)
     options = {**spec.defaults, **config}
@@ -91,21 +132,40 @@ def _known() -> dict[str, EnvSpec]:
     return plugins | _registered
 
 
+def _member(id: str) -> EnvSpec | None:
+    """The spec of "prefix/name" where a family has that prefix; UnknownName when the family has no such name."""
+    prefix, slash, name = str(id).partition("/")
+    family = _families.get(prefix)
+    if family is None or not slash:
+        return None
+    names = family_names(family)
+    if names is not None and name not in names:
+        raise UnknownName(f"environment of {prefix!r}", name, names)
+    return family.member(name)
+
+
 def _load(spec: EnvSpec) -> Callable[..., TextEnv]:
     if spec.missing and not spec.refuses_itself:
         raise _missing(spec)
     if not isinstance(spec.entry_point, str):
         return spec.entry_point
-    module_name, _, name = spec.entry_point.partition(":")
+    entry = _find(spec.entry_point, f"environment {spec.id!r}")
+    if not callable(entry):
+        raise ConfigError(f"entry point {spec.entry_point!r} of environment {spec.id!r} is no class or function")
+    return cast("Callable[..., TextEnv]", entry)
+
+
+def _find(location: str, owner: str) -> object:
+    """What "package.module:Name" names."""
+    module_name, _, name = location.partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise ConfigError(f"entry point {spec.entry_point!r} of environment {spec.id!r} cannot be imported: {error}") from error
-    entry = getattr(module, name, None)
-    if not callable(entry):
+        raise ConfigError(f"entry point {location!r} of {owner} cannot be imported: {error}") from error
+    if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
-        raise ConfigError(f"module {module_name!r} of environment {spec.id!r} has no {name!r}.{did_you_mean(name, public)}")
-    return cast("Callable[..., TextEnv]", entry)
+        raise ConfigError(f"module {module_name!r} of {owner} has no {name!r}.{did_you_mean(name, public)}")
+    return getattr(module, name)
 
 
 def _missing(spec: EnvSpec) -> Exception:

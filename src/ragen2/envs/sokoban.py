@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ragen2.envs.base import Demonstration, Observation, StepResult, TextEnv
+from ragen2.envs.drawing import Tile, check_render, draw_symbols
 from ragen2.envs.grid import MAX_SIDE, cell_name, parse_move, render_rows, towards
 from ragen2.envs.options import one_of, whole_number
 from ragen2.envs.sokoban_levels import LevelShape, generate_level, read_levels
@@ -18,6 +19,17 @@ from ragen2.envs.splits import check_seed, draw_level
 from ragen2.errors import ConfigError, EnvironmentFault
 
 FORMATS = ("grid+coord", "grid", "coord")
+
+_FLOOR, _TARGET, _BOX, _PLAYER = (238, 230, 210), (200, 70, 60), (170, 115, 60), (60, 110, 200)
+_TILES = {
+    SYMBOLS["wall"]: Tile((96, 84, 78)),
+    SYMBOLS["floor"]: Tile(_FLOOR),
+    SYMBOLS["target"]: Tile(_FLOOR, frame=_TARGET),
+    SYMBOLS["box"]: Tile(_BOX, word="X"),
+    SYMBOLS["player"]: Tile(_FLOOR, disc=_PLAYER),
+    SYMBOLS["box on target"]: Tile((110, 160, 80), frame=_TARGET, word="X"),
+    SYMBOLS["player on target"]: Tile(_FLOOR, disc=_PLAYER, frame=_TARGET),
+}
 
 STEP, BOX, SOLVED = -0.1, 1.0, 10.0
 """Reward of every move, of a box pushed onto a target (off it: the negative), and of the last box."""
@@ -36,7 +48,7 @@ class Sokoban(TextEnv):
 
     `human_levels` is an XSB file: level seed s plays level s modulo their number, in any split but "train" (they are for
     evaluation); levels larger than 10x10 cells are left out and counted in `levels_left_out`. `format` is "grid+coord", "grid" or
-    "coord". Raises ConfigError for a value that cannot be used.
+    "coord"; with `render="rgb_array"` observations carry a picture too. Raises ConfigError for a value that cannot be used.
     """
 
     def __init__(
@@ -52,12 +64,14 @@ class Sokoban(TextEnv):
         format: str = "grid+coord",
         max_steps: int = 100,
         human_levels: str | Path | None = None,
+        render: str | None = None,
     ) -> None:
         super().__init__(split)
         self.format = one_of("sokoban format", format, FORMATS)
         if not isinstance(border, bool):
             raise ConfigError(f"sokoban border is {border!r}; give True (outer walls drawn and counted) or False")
         self.border = border
+        self.render = check_render("sokoban", render)
         self.max_steps = whole_number("max_steps", max_steps, 1, 1_000_000)
         self._margin = 0 if self.border else 1
         least = 3 if self.border else 1
@@ -102,7 +116,7 @@ class Sokoban(TextEnv):
             level = draw_level(level_seed, self.split, lambda rng: generate_level(rng, self._shape), _content, attempts=300)
         self._start = self._level = level
         self._plan, self._steps, self._last = None, 0, None
-        return Observation(self._render(level))
+        return self._show(level)
 
     def step(self, action: str) -> StepResult:
         level = self._current()
@@ -121,7 +135,7 @@ class Sokoban(TextEnv):
         info = {"legal": direction is not None, "moved": after is not level}
         if after.solved or truncated:
             info["success"] = after.solved
-        result = StepResult(Observation(self._render(after)), reward, after.solved, truncated, info)
+        result = StepResult(self._show(after), reward, after.solved, truncated, info)
         self._last = result if result.done else None
         return result
 
@@ -223,11 +237,16 @@ class Sokoban(TextEnv):
         row, col = divmod(cell, self._current().cols)
         return cell_name(row - self._margin, col - self._margin)
 
-    def _render(self, level: Level) -> str:
+    def _show(self, level: Level) -> Observation:
+        return Observation(self._text(level), None if self.render is None else draw_symbols(self._drawn(level), _TILES))
+
+    def _drawn(self, level: Level) -> list[str]:
+        return level.lines() if self.border else [line[1:-1] for line in level.lines()[1:-1]]
+
+    def _text(self, level: Level) -> str:
         lines: list[str] = []
         if self.format != "coord":
-            drawn = level.lines() if self.border else [line[1:-1] for line in level.lines()[1:-1]]
-            lines.append(render_rows(drawn))
+            lines.append(render_rows(self._drawn(level)))
         if self.format != "grid":
             several = "es" if len(level.boxes) > 1 else "", "s" if len(level.boxes) > 1 else ""
             lines.append(f"walls {self._names(level.inner_walls) or 'none'}")

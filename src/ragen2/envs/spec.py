@@ -40,6 +40,29 @@ class EnvSpec:
         return tuple(package for package in self.needs if not _is_installed(package)) + programs
 
 
+@dataclass(frozen=True)
+class EnvFamily:
+    """Many environments of one package behind one prefix: id "prefix/name" makes `entry_point(split, option=name, ...)`.
+
+    `names` are those that exist, as a tuple or where to find one ("package.module:NAME"); None when only the package itself
+    knows them, and then a name is checked when it is made.
+    """
+
+    prefix: str
+    entry_point: EntryPoint
+    option: str
+    names: tuple[str, ...] | str | None
+    summary: str = ""
+    needs: tuple[str, ...] = ()
+    extra: str = ""
+
+    def member(self, name: str) -> EnvSpec:
+        """One environment of the family."""
+        return EnvSpec(
+            f"{self.prefix}/{name}", self.entry_point, self.summary, self.needs, self.extra, defaults={self.option: name}
+        )
+
+
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragen2.reports.text import escape, number
 
@@ -12,6 +12,7 @@ WIDTH, HEIGHT = 460, 230
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 12, 30
 COLOURS = 8
 MOST_HOVER_POINTS = 200
+LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def line_chart(
     `rate` fixes the vertical axis to 0..1, `onset` draws the marked step, `marks` further ones, `about` is a sentence under the
     title. Series without points are left out; with none left the result is an empty string.
     """
-    series = [line for line in series if line.points]
+    series = [line for line in map(_drawable, series) if line.points]
     if not series:
         return ""
     axes = _axes(series, rate)
@@ -84,6 +85,13 @@ def line_chart(
     note = f'<p class="about">{escape(about)}</p>' if about else ""
     svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
     return f'<figure class="chart">{caption}{note}{svg}<div class="legend">{legend}</div></figure>'
+
+
+def _drawable(line: Series) -> Series:
+    """Without points so large that the range of the axis would be infinite."""
+    if all(abs(value) <= LARGEST for _, value in line.points):
+        return line
+    return replace(line, points=[(step, value) for step, value in line.points if abs(value) <= LARGEST])
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ragen2.reports.png import png_uri
 from ragen2.reports.text import escape, number
 from ragen2.trajectory import Trajectory, Turn
 
@@ -37,8 +38,8 @@ def choose_examples(trajectories: Sequence[Trajectory], rng: np.random.Generator
     return [Example(choice, trajectories[k]) for choice, found in chosen for k in found]
 
 
-def example_html(example: Example, *, opened: bool = False) -> str:
-    """One trajectory as a folding block."""
+def example_html(example: Example, *, opened: bool = False, picture: np.ndarray | None = None) -> str:
+    """One trajectory as a folding block, with the `picture` of its end (H x W x 3 uint8) where there is one."""
     item = example.trajectory
     end, mark = ("success", "good") if item.success else ("no success", "bad")
     if not item.valid:
@@ -54,6 +55,8 @@ def example_html(example: Example, *, opened: bool = False) -> str:
     parts = [_turn_html(turn) for turn in item.turns]
     if item.final_observation:
         parts.append(_part("environment", "last observation, never shown to the model", item.final_observation))
+    if picture is not None:
+        parts.append(f'<p><img alt="the board at the end" src="{png_uri(picture)}"></p>')
     if item.fault:
         parts.append(_part("fault", "fault", item.fault))
     return f'<details class="example"{" open" if opened else ""}><summary>{head}</summary>{"".join(parts)}</details>'

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
+from ragen2.errors import Ragen2Error
 from ragen2.reports.curves import curves_html, other_curves_html
 from ragen2.reports.examples import choose_examples, example_html
+from ragen2.reports.replay import last_picture, options_of_run
 from ragen2.reports.run_data import RunData, read_run
 from ragen2.reports.summary import header_html, inline, onset_step, tiles_html
 from ragen2.reports.tables import counts_html
 from ragen2.reports.text import escape
 from ragen2.storage import write_whole
+from ragen2.trajectory import Trajectory
 
 FILE_NAME = "report.html"
 EXAMPLES_SEED = 0
@@ -52,7 +55,7 @@ def report_html(run: RunData) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
         f"<title>{title} · ragen2</title><style>{style}</style></head>\n<body><main>{''.join(sections)}"
         f"<footer>ragen2 {escape(_version())} · written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</footer></main></body></html>\n"
     )
@@ -78,8 +81,19 @@ def _examples_html(run: RunData) -> str:
         ' the others drawn at random. <span class="tag environment">environment</span> was shown to the model and is'
         ' masked out of training; <span class="tag model">model</span> was sampled by it.</p>'
     )
-    blocks = [example_html(example, opened=k == 0) for k, example in enumerate(examples)]
+    blocks = [
+        example_html(example, opened=k == 0, picture=_picture(run, example.trajectory)) for k, example in enumerate(examples)
+    ]
     return legend + "".join(blocks)
+
+
+def _picture(run: RunData, trajectory: Trajectory) -> np.ndarray | None:
+    try:
+        options = options_of_run(run.path / "rollouts" / "example", trajectory.environment)
+    except Ragen2Error:
+        # The report shows what can be read; a broken config.yaml has its own note.
+        return None
+    return last_picture(trajectory, options)
 
 
 def _config_html(run: RunData) -> str:

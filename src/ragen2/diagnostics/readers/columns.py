@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ragen2.diagnostics.readers.aliases import STOP_PREFIX, Match, match
 from ragen2.diagnostics.readers.metric_names import STEP, resolve
+from ragen2.diagnostics.readers.numbers import is_reading
 from ragen2.diagnostics.readers.text_lines import Skipped
 from ragen2.errors import StorageError
 
@@ -16,6 +18,8 @@ MAX_COLUMNS = 20_000
 MAX_NAME = 300
 MAX_READINGS = 20_000_000
 """All columns together; 16 bytes each."""
+MOST_RESTARTS = 20
+"""Times that the steps of a log may go back and be taken for a resumed run: more are several runs written into one file."""
 MOST_KEPT = 100_000
 """Readings of a column that are handed on; of more, every n-th is."""
 
@@ -28,6 +32,16 @@ class Column:
     values: array[float] = field(default_factory=lambda: array("d"))
     bad: int = 0
     first_bad: int = 0
+
+    def forget_from(self, step: int) -> int:
+        """Drop the readings of a step and of later ones; how many there were."""
+        steps_K = np.frombuffer(self.steps, dtype=np.int64)
+        keep_K = steps_K < step
+        dropped = len(steps_K) - int(keep_K.sum())
+        if dropped:
+            values_K = np.frombuffer(self.values, dtype=np.float64)
+            self.steps, self.values = array("q", steps_K[keep_K].tobytes()), array("d", values_K[keep_K].tobytes())
+        return dropped
 
     @property
     def stride(self) -> int:
@@ -59,7 +73,9 @@ class Columns:
         self.readings = 0
         self._steps: set[int] = set()
         self._last: int | None = None
-        self._again: int | None = None
+        self._back_to: int | None = None
+        self._backwards = 0
+        self._restarts: list[tuple[int, int]] = []
         self._wanted = frozenset(self.mapping.values())
 
     def wants(self, name: str) -> bool:
@@ -74,7 +90,10 @@ class Columns:
             self.skipped.add("more readings than can be kept", line)
             return False
         if self._last is not None and step < self._last and step in self._steps:
-            self._again = step if self._again is None else min(self._again, step)
+            self._back_to = step if self._backwards < MOST_RESTARTS else None
+            self._backwards += 1
+        else:
+            self._back_to = None
         self._steps.add(step)
         self._last = step
         return True
@@ -82,11 +101,14 @@ class Columns:
     def next_file(self) -> None:
         """What follows is another file of the same run: that its steps begin anew means nothing."""
         self._last = None
+        self._back_to = None
 
     def add(self, step: int, name: str, value: float) -> None:
         """Take a reading of a column that `wants` said yes to."""
         column = self.columns[name]
-        if not math.isfinite(value):
+        if self._back_to is not None and self._back_to in column.steps:
+            self._start_over(self._back_to)
+        if not is_reading(value):
             column.first_bad = column.first_bad if column.bad else step
             column.bad += 1
             return
@@ -108,8 +130,7 @@ class Columns:
     def all_notes(self) -> list[str]:
         """What there is to say about the reading."""
         notes = [*self.notes, *self.skipped.notes()]
-        if self._again is not None:
-            notes.append(f"steps were logged again from {self._again} on (a resumed run); the last reading of a step counts")
+        notes += self._restart_notes()
         thinned = [column.stride for column in self.columns.values() if column.stride > 1]
         if thinned:
             notes.append(f"{len(thinned)} columns have more than {MOST_KEPT} readings: every {max(thinned)}th or so was kept")
@@ -118,6 +139,39 @@ class Columns:
             notes.append(f"{name} is nan or infinite {column.bad} times, first at step {column.first_bad}")
         if len(bad) > 5:
             notes.append(f"{len(bad) - 5} more columns are nan or infinite at times")
+        return notes
+
+    def _start_over(self, step: int) -> None:
+        """A step is logged a second time after later ones: the run was resumed from there, or another one began. What was logged
+        from that step on belongs to the attempt that was given up."""
+        self._back_to = self.stop = None
+        later = [seen for seen in self._steps if seen >= step]
+        self._restarts.append((step, max(later)))
+        self._steps.difference_update(later)
+        self._steps.add(step)
+        for column in self.columns.values():
+            self.readings -= column.forget_from(step)
+
+    def _restart_notes(self) -> list[str]:
+        """What there is to say about steps that went back."""
+        if self._backwards >= MOST_RESTARTS:
+            return [f"steps go back {self._backwards} times: this looks like several runs in one file. Give each its own file"]
+        whole = [(step, last) for step, last in self._restarts if step <= min(self._steps, default=step)]
+        notes = []
+        if whole:
+            count = f"{len(whole)} earlier run{'s' if len(whole) > 1 else ''}"
+            notes.append(
+                f"the log starts over at step {whole[-1][0]} after step {whole[-1][1]}: {count} in the same file "
+                f"{'were' if len(whole) > 1 else 'was'} left out and only the last is judged"
+            )
+        resumed = [restart for restart in self._restarts if restart not in whole]
+        if resumed:
+            again = f" ({len(resumed)} times)" if len(resumed) > 1 else ""
+            first, last = resumed[0]
+            notes.append(
+                f"steps were logged again from {first} on{again} (a resumed run): "
+                f"what had been logged from there to step {last} was left out"
+            )
         return notes
 
     def _meet(self, name: str) -> None:

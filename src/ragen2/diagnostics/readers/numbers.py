@@ -10,6 +10,8 @@ WRAPPED = re.compile(r"[A-Za-z_.][A-Za-z_.0-9]{0,30}\(\s*([^(),]{1,40})")
 """np.float64(0.3), tensor(0.3, device='cuda:0')"""
 LONGEST_NUMBER = 80
 LARGEST_STEP = 10**15
+LARGEST_READING = 1e100
+"""Beyond this a reading has blown up like an infinite one: sums and squares of such numbers overflow."""
 
 
 def parse_number(text: str) -> float | None:
@@ -40,6 +42,11 @@ def as_number(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return None
+
+
+def is_reading(value: float) -> bool:
+    """Whether a number is finite and not absurdly large."""
+    return abs(value) <= LARGEST_READING
 
 
 def as_step(value: Any) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen2.diagnostics.readers.metric_names import STEP, resolve
+from ragen2.diagnostics.readers.numbers import as_step, is_reading
 from ragen2.diagnostics.readers.run_series import RunSeries
 from ragen2.diagnostics.readers.text_lines import Skipped, ends_whole, text_lines
 from ragen2.diagnostics.series import number
@@ -40,7 +41,9 @@ def read_metrics_file(path: Path, mapping: Mapping[str, str] | None = None) -> R
         steps.add(step)
         for name in record:
             value = number(record, name) if name != STEP else None
-            if value is not None:
+            if value is not None and not is_reading(value):
+                skipped.add("a reading too large to be one", count)
+            elif value is not None:
                 table.setdefault(name, {})[step] = value
         reason = record.get("stop/reason", record.get("stop"))
         stop = reason if isinstance(reason, str) else stop
@@ -71,6 +74,6 @@ def _record(line: bytes) -> tuple[dict[str, Any] | None, str]:
     except (ValueError, RecursionError) as error:
         return None, f"is not JSON: {error}"
     step = record.get(STEP) if isinstance(record, dict) else None
-    if not isinstance(step, int) or isinstance(step, bool):
-        return None, f"is not an object with a whole number '{STEP}'"
+    if not isinstance(step, int) or isinstance(step, bool) or as_step(step) is None:
+        return None, f"is not an object with a whole number '{STEP}' of at most 15 digits"
     return record, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,7 @@ def _kind(place: Path, mapping: Mapping[str, str] | None) -> str:
 def _part(path: str | Path) -> tuple[str | Path, str | None]:
     """A path and the run chosen in it. A file that is really called so is taken as it is."""
     text = str(path)
-    if RUN_MARK not in text or Path(text).exists():
+    if RUN_MARK not in text or os.path.exists(text):
         return path, None
     place, _, run = text.rpartition(RUN_MARK)
     return place, run.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from statistics import fmean
 
@@ -15,6 +16,10 @@ from ragen2.errors import UnknownName
 Readings = dict[int, float]
 MOST_DEVIATION = 0.75
 """Two samples of a rate deviate by .71 at most: a score that deviates more is no rate, wherever its mean lies."""
+RATE = re.compile(r"validation/(?:[^/]+/)?success|train/success|collapse/valid_(?:think|action)_rate|train/truncated_rate")
+ROUNDING = 1e-3
+SURELY_PER_CENT = 1.5
+"""Between 1 and this it may be per cent of next to nothing or a score."""
 VIEWS = ("first_turn", "trajectory", "probe")
 
 
@@ -29,6 +34,7 @@ def to_run_series(columns: Columns, source: str) -> RunSeries:
         named.take_family(family, candidates)
     for view in VIEWS:
         named.derive_ceiling(view)
+    named.check_rates()
     taken = named.taken
     skip = {*taken, *HELPERS, STEP}
     unmapped = tuple(sorted(name for name in columns.names() if name not in skip and not name.startswith(STOP_PREFIX)))
@@ -100,6 +106,22 @@ class _Named:
                 self.series[f"{where}/mi_upper_bound"] = readings
                 self.names[f"{where}/mi_upper_bound"] = f"from {self.names[f'{where}/{name}']}"
                 return
+
+    def check_rates(self) -> None:
+        """Shares in per cent become shares; what is neither is told."""
+        for ours in [name for name in self.series if RATE.fullmatch(name)]:
+            readings = self.series[ours]
+            low, high = min(readings.values(), default=0.0), max(readings.values(), default=0.0)
+            if low >= 0 and high <= 1 + ROUNDING:
+                continue
+            if low >= 0 and SURELY_PER_CENT < high <= 100 * (1 + ROUNDING):
+                self.series[ours] = {step: value / 100 for step, value in readings.items()}
+                self.notes.append(f"{self.names[ours]} was taken for per cent: its readings go up to {high:.3g}")
+            else:
+                self.notes.append(
+                    f"{self.names[ours]} was taken for {ours} but its readings go from {low:.3g} to {high:.3g}, not from 0 to 1: "
+                    "what is said about it may be wrong"
+                )
 
     def _name(self, ours: str, found: list[tuple[str, Readings]]) -> None:
         steps = set.union(*(set(readings) for _, readings in found))

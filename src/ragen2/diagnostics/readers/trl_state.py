@@ -12,6 +12,7 @@ from ragen2.diagnostics.readers.columns import Columns, require_readings
 from ragen2.diagnostics.readers.dict_records import take_record
 from ragen2.diagnostics.readers.numbers import as_step
 from ragen2.diagnostics.readers.run_series import RunSeries
+from ragen2.diagnostics.readers.text_lines import BOM
 from ragen2.diagnostics.readers.to_series import to_run_series
 from ragen2.errors import StorageError
 
@@ -28,7 +29,7 @@ BETWEEN = " \t\r\n,"
 def holds_history(path: Path) -> bool:
     """Whether the file is a JSON object with a list `log_history` somewhere in it."""
     with open(path, "rb") as file:
-        if not file.read(64).lstrip().startswith(b"{"):
+        if not file.read(64).removeprefix(BOM).lstrip().startswith(b"{"):
             return False
         file.seek(0)
         return _find_history(file) is not None

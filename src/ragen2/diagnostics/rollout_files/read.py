@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def rollout_kind(path: str | Path) -> str | None:
     Raises StorageError when it cannot be read, or a folder holds several kinds.
     """
     place = Path(path)
-    if not place.is_dir():
+    if not os.path.isdir(place):
         return _file_kind(place)
     found = _folder(place)
     kinds = sorted(set(found.values()))
@@ -65,7 +66,7 @@ def is_rollout_file(path: str | Path) -> bool:
     it cannot be read. What cannot be opened does not count."""
     place = Path(path)
     try:
-        return bool(_folder(place)) if place.is_dir() else _file_kind(place) is not None
+        return bool(_folder(place)) if os.path.isdir(place) else _file_kind(place) is not None
     except StorageError:
         return False
 
@@ -85,7 +86,7 @@ def read_rollouts(path: str | Path, *, tokenizer: Any = None, report: ReadReport
         raise StorageError(
             f"{path} holds no rollouts this version reads. It reads {', '.join(KINDS.values())}: JSON lines or parquet."
         )
-    if not place.is_dir():
+    if not os.path.isdir(place):
         yield from _read_file(place, kind, tokenizer, report)
         return
     read, last = 0, None
@@ -116,7 +117,7 @@ def _read_file(path: Path, kind: str, tokenizer: Any, report: ReadReport) -> Ite
 
 
 def _file_kind(path: Path) -> str | None:
-    if not path.is_file():
+    if not os.path.isfile(path):
         return None
     if trl_parquet.matches_file(path):
         return "trl_parquet"

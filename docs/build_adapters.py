@@ -50,28 +50,30 @@ A package of yours adds a family of its own: `ragen2.envs.register_family("mine"
 
 GYM = """## reasoning-gym
 
-One question, one answer. The level seed draws the item, its question decides the split. `reward="right"` (default) pays 1 for the
-verifier's full score and else 0; `reward="score"` pays the score, of which many verifiers give a little to any text. `options` are
-the data set's own. Items are made and scored in a child process with a limit on processor time and PYTHONHASHSEED=0, so they are
-the same everywhere and a hanging verifier costs only its answer.
+One question, one answer. The level seed draws the item, its question decides the split. `reward="right"` (default) pays 1 for
+the verifier's full score and else 0; `reward="score"` pays the score, of which many verifiers give a little to any text.
+`options` are the data set's own. Items are made and scored in a child process with a limit on processor time and
+PYTHONHASHSEED=0, so they are the same everywhere and a hanging verifier costs only its answer.
 
-Nine verifiers run the answer as code. They run in the sandbox, and only answers of a small grammar get there: an answer that is code
-could read the right answer from the interpreter that scores it. Where bubblewrap does not work these data sets refuse.
+Nine verifiers run the answer as code. They run in the sandbox, and only answers of a small grammar get there: an answer that
+is code could read the right answer from the interpreter that scores it. Where bubblewrap does not work these data sets
+refuse.
 """
 
 ARENA = """## textarena
 
-The level seed makes the game, hidden parts included; the noise seed drives its chance. Games draw from Python's global generator:
-it is lent to them and given back unchanged. The reward comes at the end, within -1 and 1. After an invalid move some games return an
-error text as the reward and some pay for progress that nobody made; here such an end pays 0. The bandits pay a wrong choice its
-regret; here it pays 0. An end by the limit on turns is a truncation, success only a reward of 1.
+The level seed makes the game, hidden parts included; the noise seed drives its chance. Games draw from Python's global
+generator: it is lent to them and given back unchanged. The reward comes at the end, within -1 and 1. After an invalid move
+some games return an error text as the reward and some pay for progress that nobody made; here such an end pays 0. The bandits
+pay what the choice gives away, so the worst choice the most; here the best choice pays 1, any other 0. An end by the limit on
+turns is a truncation, success only a reward of 1.
 """
 
 GYMNASIUM = """## gymnasium
 
-`gymnasium/<id>` takes any environment with Discrete or Text actions. `actions` names the numbered ones; `render` is "auto" (a text
-observation, else the environment's own "ansi" picture, else numbers), "ansi", "observation" or a function. Colours become square
-brackets. Success: see `GymnasiumText`; `success_return` sets a threshold. Splits show the same levels unless
+`gymnasium/<id>` takes any environment with Discrete or Text actions. `actions` names the numbered ones; `render` is "auto" (a
+text observation, else the environment's own "ansi" picture, else numbers), "ansi", "observation" or a function. Colours
+become square brackets. Success: see `GymnasiumText`; `success_return` sets a threshold. Splits show the same levels unless
 `split_by_content=True`. Rewards are the environment's own: CartPole pays every legal action.
 """
 

@@ -76,6 +76,8 @@ def test_register_family_refuses(prefix: str, entry: object, match: str, familie
 def test_unknown_members_and_prefixes_say_what_is_near() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'chain_sum'"):
         ragen2.make("reasoning-gym/chainsum")
+    with pytest.raises(ConfigError, match="left out: downloads word lists"):
+        ragen2.make("textarena/Wordle-v0")
     with pytest.raises(UnknownName, match="textarena/\\*"):
         ragen2.make("text-arena/x")
 
@@ -88,7 +90,7 @@ def test_names_are_found_without_the_packages() -> None:
     assert len(reasoning_gym_names.NAMES) == 105
     assert not set(textarena_names.NAMES) & set(textarena_names.EXCLUDED)
     assert set(textarena_names.FEW_LEVELS | textarena_names.PAYS_REGRET) <= set(textarena_names.NAMES)
-    assert reasoning_gym_names.SANDBOXED | reasoning_gym_names.COMPARED <= set(reasoning_gym_names.NAMES)
+    assert set(reasoning_gym_names.NAMES) >= reasoning_gym_names.SANDBOXED | reasoning_gym_names.COMPARED
 
 
 def test_envs_lists_one_line_a_family_and_all_on_request() -> None:

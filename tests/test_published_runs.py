@@ -85,5 +85,5 @@ def test_a_trainer_state_that_cannot_be_called_says_what_is_missing() -> None:
     assert any(text.startswith("100% of the replies are cut") for text in found.evidence)
     assert any("--map valid_think=rewards/format_reward_fn/mean" in note for note in found.notes)
     mapped = diagnose(path, mapping={"valid_think": "rewards/format_reward_fn/mean"})
-    assert mapped.verdict in ("healthy", "degrading")
-    assert mapped.confidence <= 0.6
+    assert mapped.verdict == "never learned"  # return: .88 at the start, 1.39 at best, .68 at the end, means of five iterations
+    assert mapped.confidence <= 0.7

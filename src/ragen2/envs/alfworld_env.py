@@ -70,7 +70,7 @@ class AlfWorld(TextEnv):
         self._game = self._draw(level_seed)
         self._play = Play(self._game)
         self._steps, self._plan, self._last = 0, (), None
-        return Observation(_listed(self._play.shown))
+        return Observation(self._listed(self._play.shown))
 
     def step(self, action: str) -> StepResult:
         play = self._playing()
@@ -78,14 +78,14 @@ class AlfWorld(TextEnv):
             return self._last.again()
         command = _read(action, play.shown)
         if command is None:
-            told = f"Nothing happens.\n{_listed(play.shown)}"
+            told = f"Nothing happens.\n{self._listed(play.shown)}"
             return StepResult(Observation(told), 0.0, False, False, {"legal": False})
         shown = play.do(command)
         self._steps += 1
         self._plan = self._plan[1:] if self._plan[:1] == (command,) else ()
         late = not shown.won and self._steps >= self.max_steps
         info = {"legal": True} | ({"success": shown.won} if shown.won or late else {})
-        result = StepResult(Observation(_listed(shown)), float(shown.won), shown.won, late, info)
+        result = StepResult(Observation(self._listed(shown)), float(shown.won), shown.won, late, info)
         self._last = result if result.done else None
         return result
 
@@ -117,6 +117,11 @@ class AlfWorld(TextEnv):
         homes = world()
         return draw_level(level_seed, self.split, lambda rng: generate(homes, self.tasks, rng), lambda game: game.content)
 
+    def _listed(self, shown: Shown) -> str:
+        told = f"Your task is to: {self._game.task}." if self._game is not None else ""
+        lines = [shown.text] if told in shown.text else [told, shown.text]
+        return "\n".join([*lines, f"Commands: {', '.join(shown.commands[:MOST_LISTED])}"])
+
     def _playing(self) -> Play:
         if self._play is None:
             raise EnvironmentFault("alfworld has no game yet; call reset(level_seed, noise_seed) first")
@@ -129,10 +134,6 @@ def _read(action: str, shown: Shown) -> str | None:
         return None
     given = " ".join(action.split()).casefold()
     return next((command for command in shown.commands if command.casefold() == given), None)
-
-
-def _listed(shown: Shown) -> str:
-    return f"{shown.text}\nCommands: {', '.join(shown.commands[:MOST_LISTED])}"
 
 
 def _files_of(path: str | Path, split: str) -> tuple[Path, ...]:

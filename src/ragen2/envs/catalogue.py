@@ -79,6 +79,7 @@ FAMILIES = (
         "a game for one player of textarena",
         needs=("textarena",),
         extra="textarena",
+        left_out="ragen2.envs.adapters.textarena_names:EXCLUDED",
     ),
     EnvFamily(
         "gymnasium",

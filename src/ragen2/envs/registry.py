@@ -133,12 +133,16 @@ def _known() -> dict[str, EnvSpec]:
 
 
 def _member(id: str) -> EnvSpec | None:
-    """The spec of "prefix/name" where a family has that prefix; UnknownName when the family has no such name."""
+    """The spec of "prefix/name" where a family has that prefix. Raises UnknownName for a name it lacks, ConfigError, with
+    the reason, for one that is left out."""
     prefix, slash, name = str(id).partition("/")
     family = _families.get(prefix)
     if family is None or not slash:
         return None
     names = family_names(family)
+    left_out = {} if family.left_out is None else cast("dict[str, str]", _find(family.left_out, f"family {prefix!r}"))
+    if name in left_out:
+        raise ConfigError(f"environment {id!r} is left out: {left_out[name]}")
     if names is not None and name not in names:
         raise UnknownName(f"environment of {prefix!r}", name, names)
     return family.member(name)

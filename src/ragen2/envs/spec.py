@@ -45,7 +45,8 @@ class EnvFamily:
     """Many environments of one package behind one prefix: id "prefix/name" makes `entry_point(split, option=name, ...)`.
 
     `names` are those that exist, as a tuple or where to find one ("package.module:NAME"); None when only the package itself
-    knows them, and then a name is checked when it is made.
+    knows them, and then a name is checked when it is made. `left_out` says where a mapping of further names to the reason why
+    they are not offered is found.
     """
 
     prefix: str
@@ -55,6 +56,7 @@ class EnvFamily:
     summary: str = ""
     needs: tuple[str, ...] = ()
     extra: str = ""
+    left_out: str | None = None
 
     def member(self, name: str) -> EnvSpec:
         """One environment of the family."""

@@ -20,8 +20,8 @@ from ragen2.yaml_text import parse_yaml
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment: before a turn's actions (`action` None) or after one of them. `turn` is the turn's index, None after the last
-    one when it did nothing; `reward` and `legal` are of this action."""
+    """One moment: before the actions of a turn (`action` None), or after one of them. `turn` counts from 0; `reward` and `legal`
+    are of the action."""
 
     turn: int
     action: str | None

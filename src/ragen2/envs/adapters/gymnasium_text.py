@@ -163,8 +163,9 @@ def _make(env_id: str, options: dict[str, Any], *, ansi: bool) -> Any:
         raise MissingDependency("gymnasium", "envs", f"environment 'gymnasium/{env_id}'")
     gymnasium = importlib.import_module("gymnasium")
     try:
-        modes = gymnasium.spec(env_id)
-        known = getattr(gymnasium.envs.registration.load_env_creator(modes.entry_point), "metadata", {})
+        entry = gymnasium.spec(env_id).entry_point
+        creator = entry if callable(entry) else gymnasium.envs.registration.load_env_creator(entry)
+        known = getattr(creator, "metadata", {})
         if ansi and "render_mode" not in options and "ansi" in known.get("render_modes", ()):
             options["render_mode"] = "ansi"
         return gymnasium.make(env_id, **options)

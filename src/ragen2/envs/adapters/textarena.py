@@ -113,9 +113,10 @@ class TextArena(TextEnv):
         told = state.game_info[0]
         invalid = bool(told.get("invalid_move"))
         reward = _number((state.rewards or {}).get(0))
+        if self.game in PAYS_REGRET:
+            reward = float(reward == 0.0)
         success = not invalid and reward >= _WIN
-        if invalid or (self.game in PAYS_REGRET and not success):
-            reward = 0.0
+        reward = 0.0 if invalid else reward
         late = not success and not invalid and state.max_turns is not None and state.turn == state.max_turns
         text = _clean("\n".join(part for part in (texts, str(told.get("reason") or "")) if part)) or "The game is over."
         info = {"legal": not invalid, "success": success}

@@ -51,4 +51,5 @@ FEW_LEVELS = frozenset(_FEW_LEVELS.split())
 laid after the first move."""
 
 PAYS_REGRET = frozenset({"Bandit-v0", "Bandit-v0-hard"})
-"""Games that pay a wrong end the more, the worse it is: there only success pays."""
+"""Games that pay at the end what the choice gives away: the worse the choice, the more, and nothing for the best. Here the best
+choice pays 1 and is success, any other pays 0."""

@@ -10,7 +10,7 @@ RECIPE ?= frozen-lake
 # Two test processes with one thread each; with more threads they only wait for one another.
 WORKERS ?= 2
 # Slow tests are run in turns: each run takes the part chosen by the number of commits.
-SLOW_PARTS ?= 3
+SLOW_PARTS ?= 12
 SLOW_PART ?= $(shell git rev-list --count HEAD 2>/dev/null || date +%j)
 
 BIN := $(VENV)/bin

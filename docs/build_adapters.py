@@ -42,6 +42,7 @@ ragen2.make("textarena/FrozenLake-v0")
 ragen2.make("gymnasium/FrozenLake-v1", options={"is_slippery": False})
 
 from ragen2.envs.adapters.to_gymnasium import to_gymnasium
+
 to_gymnasium(ragen2.make("sokoban"))
 ```
 

@@ -15,11 +15,13 @@ from ragen2.cli import (
     diagnose,
     envs,
     evaluate,
+    export_verifiers,
     gradients,
     levels,
     play,
     replay,
     report,
+    serve_env,
     serve_retriever,
     train,
     warmup,
@@ -36,7 +38,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, warmup, evaluate, diagnose, causality, gradients, report, envs, levels, play, replay, serve_retriever):
+for module in (
+    train,
+    warmup,
+    evaluate,
+    diagnose,
+    causality,
+    gradients,
+    report,
+    envs,
+    levels,
+    play,
+    replay,
+    serve_retriever,
+    serve_env,
+    export_verifiers,
+):
     module.add_to(app)
 
 

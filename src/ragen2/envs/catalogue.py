@@ -59,6 +59,13 @@ CATALOGUE = (
         needs=("alfworld", "textworld", "fast_downward"),
         extra="alfworld",
     ),
+    EnvSpec(
+        "openenv",
+        "ragen2.envs.adapters.openenv:OpenEnvClient",
+        "an environment of an OpenEnv server, by its url",
+        needs=("websockets",),
+        extra="openenv-client",
+    ),
 )
 
 FAMILIES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -14,6 +15,7 @@ try:
     import uvicorn
     from openenv.core.env_server.http_server import create_fastapi_app
     from openenv.core.env_server.types import ConcurrencyConfig
+    from starlette.websockets import WebSocketDisconnect
 except ImportError as error:
     raise MissingDependency("openenv-core", "openenv", "serving an environment by OpenEnv") from error
 
@@ -26,15 +28,18 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-class BoundedBodies:
-    """Refuses HTTP bodies of more than `most` bytes with status 413, whatever Content-Length says."""
+class Guard:
+    """Refuses HTTP bodies of more than `most` bytes with status 413, whatever Content-Length says, and takes a client that hangs
+    up for no error."""
 
     def __init__(self, app: AsgiApp, most: int = MAX_BODY_BYTES) -> None:
         self.app, self.most = app, most
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            # OpenEnv closes a WebSocket that its client has closed already.
+            with contextlib.suppress(WebSocketDisconnect):
+                await self.app(scope, receive, send)
             return
         chunks: list[bytes] = []
         size, more = 0, True
@@ -81,7 +86,7 @@ def openenv_app(
         raise ConfigError(f"idle_seconds is {idle_seconds}; give seconds above 0, or None for no bound")
     bounds = ConcurrencyConfig(max_concurrent_envs=max_sessions, session_timeout=idle_seconds)
     app = create_fastapi_app(session_factory(id, split, options), TextAction, TextObservation, concurrency_config=bounds)
-    return BoundedBodies(app)
+    return Guard(app)
 
 
 class OpenEnvServer:

@@ -8,6 +8,7 @@ end for those who use the environment within their own process.
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -128,6 +129,9 @@ class ServedEnv(Environment[TextAction, TextObservation, TextState]):
             raise EnvironmentFault("no episode runs in this session: reset first, over the same WebSocket (/ws)")
         with self._working(BUSY_SECONDS if timeout_s is None else timeout_s):
             result = self._env.step(action.text)
+        if not math.isfinite(result.reward):
+            # On the wire it would become null.
+            raise EnvironmentFault(f"{self._name} gave the reward {result.reward}; a reward must be finite")
         state = self._state
         self._state = state.model_copy(
             update={

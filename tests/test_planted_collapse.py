@@ -215,7 +215,7 @@ def test_every_planted_series_gets_its_verdict_and_entropy_alone_would_not_do(pe
         "monitor.views=[probe]",
         "monitor.probe_prompts=24",
     )
-    settings = SeriesConfig(healthy_steps=3, mixing_steps=2, held_steps=6, validate_every=4)
+    settings = SeriesConfig(healthy_steps=2, mixing_steps=1, held_steps=5, validate_every=4)
     names = ["chatty", "template", "compressed", "format", "constant"]
     series = run_planted(config, names, settings, make_pool(config))
     table = planted_table(series)

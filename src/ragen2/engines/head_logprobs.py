@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 ROWS, COLUMNS = 512, 1024
-"""Logits computed at once by `_in_blocks`: they stay in the processor's cache (2 MiB of float32)."""
+"""Logits computed at once by `_log_sums`: they stay in the processor's cache (2 MiB of float32)."""
 
 LOGIT_ELEMENTS = 1 << 22
 """Most logits held at once where the head must be called whole (16 MiB of float32)."""
@@ -26,10 +26,10 @@ def head_logprobs(head: Any, hidden_ND: Tensor, at_M: np.ndarray, targets_M: np.
     """
     if not len(at_M):
         return hidden_ND.new_zeros(0, dtype=torch.promote_types(hidden_ND.dtype, torch.float32))
-    at, targets = (torch.from_numpy(np.ascontiguousarray(x, dtype=np.int64)).to(hidden_ND.device) for x in (at_M, targets_M))
+    at_M, targets_M = (np.ascontiguousarray(x, dtype=np.int64) for x in (at_M, targets_M))
+    at, targets = (torch.from_numpy(x).to(hidden_ND.device) for x in (at_M, targets_M))
     if _is_product(head, hidden_ND):
-        normaliser_N = _in_blocks(hidden_ND, head.weight, head.bias)
-        return _target_logits(hidden_ND, at, targets, head.weight, head.bias) - normaliser_N[at]
+        return _target_logits(hidden_ND, at, targets, head.weight, head.bias) - _log_sums(hidden_ND, head.weight, head.bias)[at]
     return _whole(head, hidden_ND, at, targets)
 
 
@@ -46,9 +46,9 @@ def _is_product(head: Any, hidden: Tensor) -> bool:
     )
 
 
-def _in_blocks(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
-    """log of the sum of exp(logits) over the vocabulary, [N], a block of the vocabulary at a time."""
-    vocabulary, sums = len(weight_VD), []
+def _log_sums(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+    """log of the sum of exp(logits) over the vocabulary, [N] in float64, a block of the vocabulary at a time."""
+    vocabulary, found = len(weight_VD), []
     buffer = hidden_ND.new_empty(min(ROWS, len(hidden_ND)) * min(COLUMNS, vocabulary))
     for rows_BD in hidden_ND.split(ROWS):
         parts = []
@@ -58,10 +58,10 @@ def _in_blocks(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> T
             torch.mm(rows_BD, weight_VD[block].T, out=logits)
             if bias_V is not None:
                 logits += bias_V[block]
-            highest = logits.amax(1, keepdim=True)
-            parts.append(logits.sub_(highest).exp_().sum(1).log_().add_(highest[:, 0]))
-        sums.append(torch.stack(parts, 1).logsumexp(1))
-    return torch.cat(sums)
+            highest_B1 = logits.amax(1, keepdim=True)
+            parts.append(logits.sub_(highest_B1).exp_().sum(1).double().log_().add_(highest_B1[:, 0]))
+        found.append(torch.stack(parts, 1).logsumexp(1))
+    return torch.cat(found)
 
 
 def _target_logits(hidden_ND: Tensor, at_M: Tensor, targets_M: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:

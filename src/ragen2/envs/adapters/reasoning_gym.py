@@ -92,8 +92,8 @@ class ReasoningGym(TextEnv):
         item = self._current()
         if self._last is not None:
             raise EnvironmentFault("reasoning-gym: no demonstration after the end of an episode; reset first")
-        other = item if rng.random() < expertise else self._source.item(int(rng.integers(_INDICES)))
-        answer = (other.answer or item.answer or "").strip()
+        other = item if rng.random() < expertise else self._draw(rng)
+        answer = ((None if other is None else other.answer) or item.answer or "").strip()
         if not answer:
             raise NotImplementedError(f"reasoning-gym/{self.dataset} gives no answer of its own, so there is none to demonstrate")
         asked = item.question.strip().splitlines()[-1][-80:]

@@ -14,27 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 from code_attacks import FUNCTION_ATTACKS, PROGRAM_ATTACKS, TOLD_APART
+from sandboxes import needs_sandbox
 
 from ragen2.envs import check_env
 from ragen2.envs.deepcoder import DeepCoder
 from ragen2.envs.deepcoder_judge import Judge, JudgeSettings, Verdict, judge_for
 from ragen2.envs.deepcoder_problems import CallTest, Problem, ProgramTest, human_eval_problems
 from ragen2.errors import ConfigError, EnvironmentFault, SandboxBroken, SandboxUnavailable, UnknownName
-from ragen2.sandbox import CheckScript, Sandbox, SandboxLimits, check_sandbox
+from ragen2.sandbox import CheckScript, Sandbox, SandboxLimits
 from ragen2.sandbox.limits import MIB
 from ragen2.sandbox.watch import tree_of
-
-
-def why_no_sandbox() -> str:
-    try:
-        check_sandbox()
-    except SandboxUnavailable as error:
-        return str(error)
-    return ""
-
-
-NO_SANDBOX = why_no_sandbox()
-needs_sandbox = pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX[:200])
 
 SUM = Problem(
     "Read two numbers and print their sum.",

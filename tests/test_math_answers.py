@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ragen2.envs import math_checker
 from ragen2.envs.math_answers import is_formula, judge, needs_formulas
-from ragen2.envs.math_checker import FormulaChecker, same_formula
+from ragen2.envs.math_checker import ask, formula_child, same_formula
 from ragen2.envs.math_numbers import read_number
 from ragen2.envs.math_text import tidy
 from ragen2.errors import EnvironmentFault, MissingDependency
@@ -280,15 +280,15 @@ def test_formulas(gold: str, answer: str, right: bool) -> None:
 
 @pytest.mark.usefixtures("needs_library")
 def test_a_hanging_formula_ends_with_its_child_and_the_next_is_answered() -> None:
-    checker = FormulaChecker(seconds=0.5)
+    checker = formula_child(seconds=0.5)
     try:
-        assert checker.ask("(((2^{99})^{99})^{99})^{99}", "x+1") is False
-        assert checker.ask("x+x", "2x") is True
+        assert ask(checker, "(((2^{99})^{99})^{99})^{99}", "x+1") is False
+        assert ask(checker, "x+x", "2x") is True
         child = checker._child
         assert child is not None
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-        assert checker.ask("x+x", "2x") is True
+        assert ask(checker, "x+x", "2x") is True
     finally:
         checker.close()
         checker.close()
@@ -307,22 +307,22 @@ READY = "print(json.dumps({'ready': True}), flush=True)\n"
 @pytest.mark.parametrize(
     ("body", "match"),
     [
-        ("sys.exit(3)\n", "did not start"),
+        ("sys.exit(3)\n", "formula checker ended or was not ready"),
         (READY + "sys.stdin.readline()\nsys.exit(3)\n", "ended with status 3"),
         (READY + "sys.stdin.readline()\ntime.sleep(60)\n", "gave no answer in 0.5 s"),
-        (READY + "sys.stdin.readline()\nprint('x' * 100000, flush=True)\ntime.sleep(60)\n", "formula checker"),
-        (READY + "sys.stdin.readline()\nprint('no json', flush=True)\n", "no verdict"),
+        (READY + "sys.stdin.readline()\nprint('x' * 100000, flush=True)\ntime.sleep(60)\n", "formula checker said"),
+        (READY + "sys.stdin.readline()\nprint('no json', flush=True)\n", "no reply"),
         (READY + "sys.stdin.readline()\nprint(json.dumps({'odd': 1}), flush=True)\n", "no verdict"),
     ],
 )
 def test_a_child_that_fails_makes_the_episode_invalid(
     body: str, match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(math_checker, "_CHILD", script(tmp_path, body))
-    checker = FormulaChecker(wall_seconds=0.5)
+    monkeypatch.setattr(math_checker, "_PROGRAM", script(tmp_path, body))
+    checker = formula_child(wall_seconds=0.5)
     try:
         with pytest.raises(EnvironmentFault, match=match):
-            checker.ask("x", "x+1")
+            ask(checker, "x", "x+1")
     finally:
         checker.close()
 

@@ -18,10 +18,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ragen2.cache import build_once, cache_folder
 from ragen2.errors import ConfigError, MissingDependency, StorageError, UnknownName, WarmupFailed
 from ragen2.rollout.config import RolloutConfig
 from ragen2.training import petri
-from ragen2.training.model_cache import build_once, cache_folder
 from ragen2.training.petri import PetriConfig, build_petri, new_petri, petri_tokenizer, petri_warmup, resolve_model
 from ragen2.training.petri_tokenizer import ACTION_WORDS, CELLS, INTEGERS, TAGS, build_tokenizer, guaranteed_pieces, is_word
 from ragen2.training.settings import EnvironmentConfig

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxes import needs_sandbox
 
-from ragen2.errors import ConfigError, SandboxUnavailable
+from ragen2.errors import ConfigError
 from ragen2.sandbox import (
     Sandbox,
     SandboxFunction,
     SandboxLimits,
     SandboxResult,
-    check_sandbox,
     run_python,
 )
 from ragen2.sandbox.limits import MIB
@@ -28,17 +28,6 @@ from ragen2.sandbox.watch import tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
-
-def why_no_sandbox() -> str:
-    try:
-        check_sandbox()
-    except SandboxUnavailable as error:
-        return str(error)
-    return ""
-
-
-NO_SANDBOX = why_no_sandbox()
-needs_sandbox = pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX[:200])
 
 QUICK = SandboxLimits(cpu_seconds=1, wall_seconds=2.0, memory_bytes=96 * MIB, output_bytes=10_000, file_bytes=MIB, processes=6)
 

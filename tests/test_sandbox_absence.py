@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxes import needs_sandbox
 
 from ragen2.errors import MissingProgram, SandboxBroken, SandboxUnavailable, UnknownName
-from ragen2.sandbox import Sandbox, SandboxLimits, SandboxResult, UnsafeSandbox, check_sandbox, run_python
+from ragen2.sandbox import Sandbox, SandboxLimits, SandboxResult, UnsafeSandbox, run_python
 from ragen2.sandbox import bubblewrap as bubblewrap_module
 from ragen2.sandbox.limits import MIB
 from ragen2.sandbox.process import SandboxProcess
@@ -21,17 +22,6 @@ from ragen2.sandbox.watch import tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
-
-def why_no_sandbox() -> str:
-    try:
-        check_sandbox()
-    except SandboxUnavailable as error:
-        return str(error)
-    return ""
-
-
-NO_SANDBOX = why_no_sandbox()
-needs_sandbox = pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX[:200])
 
 QUICK = SandboxLimits(cpu_seconds=1, wall_seconds=2.0, memory_bytes=96 * MIB, output_bytes=10_000, file_bytes=MIB, processes=6)
 

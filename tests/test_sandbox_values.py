@@ -8,23 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sandboxes import needs_sandbox
 
-from ragen2.errors import SandboxBroken, SandboxUnavailable
-from ragen2.sandbox import CheckScript, Sandbox, SandboxFunction, check_sandbox, run_check
+from ragen2.errors import SandboxBroken
+from ragen2.sandbox import CheckScript, Sandbox, SandboxFunction, run_check
 from ragen2.sandbox.checked import counted
 from ragen2.sandbox.values import MAX_DEPTH, NotAValue, dump, from_tree, load, read_tree, to_tree
-
-
-def why_no_sandbox() -> str:
-    try:
-        check_sandbox()
-    except SandboxUnavailable as error:
-        return str(error)
-    return ""
-
-
-NO_SANDBOX = why_no_sandbox()
-needs_sandbox = pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX[:200])
 
 # Values
 

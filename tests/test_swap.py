@@ -3,11 +3,12 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes import APPEND, APPEND_MANY, fake_logprobs, play
-from tiny import cli, one_thread, tiny_folder, tiny_recipe  # noqa: F401
+from tiny import cli, one_thread, only_run, tiny_config, tiny_folder, tiny_recipe  # noqa: F401
 
 from ragen2.diagnostics.action_distance import jensen_shannon_distance, normalised, total_variation
 from ragen2.diagnostics.action_scores import ActionScores, PromptPairs, SamplePairs, SwapConfig, score_actions
@@ -18,6 +19,8 @@ from ragen2.diagnostics.swap_metrics import causality_test, swap_metrics
 from ragen2.diagnostics.swap_test import swap_test
 from ragen2.envs.grid import MOVES
 from ragen2.errors import ConfigError, NotMeasurable, TokenMismatch
+from ragen2.training.metrics_log import read_metrics
+from ragen2.training.run import start_run
 from ragen2.trajectory import RolloutBatch
 
 SURE = 0.9
@@ -403,3 +406,16 @@ def test_the_command_refuses_too_little(cli, tmp_path) -> None:  # noqa: F811
     done = cli("swap-test", tmp_path / "nothing")
     assert done.code == 2
     assert "no run directory" in done.complaint
+
+
+def test_the_monitor_reports_it_beside_mutual_information(tmp_path: Path) -> None:
+    for swap in (True, False):
+        monitor = {"every": 1, "swap": swap, "probe_prompts": 4}
+        start_run(tiny_config(out=str(tmp_path / str(swap)), iterations=1, monitor=monitor), lambda text: None)
+    asked, left_out = (read_metrics(only_run(tmp_path / name))[-1] for name in ("True", "False"))
+    # The taught model of the tests says the same everywhere, which leaves nothing to swap; that is said.
+    assert "nothing to swap" in str(asked["collapse/swap/skipped"])
+    assert not any(name.startswith("collapse/swap/") for name in left_out)
+    same = [name for name in left_out if name.startswith("collapse/")]
+    assert same
+    assert all(asked[name] == left_out[name] for name in same)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
 
 from ragen2.cli.envs import parse_options
@@ -29,14 +29,12 @@ def levels(
     from ragen2.envs.level_report import level_report
 
     settings = parse_options(options)
-    console = Console(stderr=True)
-    steps = iter(track(range(train + 2 * held_out), "looking at levels", console=console, transient=True))
-
-    def progress(done: int, total: int) -> None:
-        next(steps, None)
-
     ranges = {"train": train, "validation": held_out, "test": held_out}
-    report = level_report(lambda split: make(name, split, **settings), ranges, progress)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("looking at levels", total=sum(ranges.values()))
+        report = level_report(
+            lambda split: make(name, split, **settings), ranges, lambda done, total: bar.update(task, completed=done)
+        )
     table = Table("split", "level seeds", "distinct", "repeats", "one action", "solution: shortest, median, longest", "unsolved")
     for split in report.splits:
         lengths = [actions for actions, count in split.actions.items() for _ in range(count)]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ragen2.diagnostics.readers import read_log
+from ragen2.diagnostics.readers import RunSeries, read_log
 from ragen2.diagnostics.verdict import Verdict, judge
 from ragen2.diagnostics.verdict_config import VerdictConfig
 
@@ -37,7 +37,11 @@ def diagnose(path: str | Path, config: VerdictConfig | None = None, *, mapping: 
 
     Raises what `read_log` raises.
     """
-    run = read_log(path, mapping)
+    return diagnosis_of(read_log(path, mapping), path, config)
+
+
+def diagnosis_of(run: RunSeries, path: str | Path, config: VerdictConfig | None = None) -> Diagnosis:
+    """The verdict on series that were read already; `path` says where they come from."""
     verdict = judge(run.series, config, stop=run.stop, source=run.source)
     fields = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
     return Diagnosis(**fields, path=str(path), source=run.source, steps=run.steps, notes=run.notes)

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from ragen2.diagnostics.cross_score import Progress
-from ragen2.diagnostics.diagnose import Diagnosis
+from ragen2.diagnostics.diagnose import Diagnosis, diagnosis_of
 from ragen2.diagnostics.figures import RunFigures, run_figures
 from ragen2.diagnostics.readers import RunSeries, read_log
 from ragen2.diagnostics.readers.folder import log_of_folder
 from ragen2.diagnostics.rollout_files import is_rollout_file, measure_rollouts
 from ragen2.diagnostics.run_names import short_names
 from ragen2.diagnostics.series import Points
-from ragen2.diagnostics.verdict import Verdict, judge
 from ragen2.diagnostics.verdict_config import VerdictConfig
 from ragen2.errors import Ragen2Error, StorageError
 
@@ -87,7 +86,7 @@ def examine(
 
 def examine_series(run: RunSeries, path: str | Path, *, config: VerdictConfig | None = None, name: str | None = None) -> Examined:
     """Judge series that were read already."""
-    diagnosis = _diagnosis(run, path, config)
+    diagnosis = diagnosis_of(run, path, config)
     return Examined(
         path=str(path),
         name=name or short_names([Path(path)])[0],
@@ -139,9 +138,3 @@ def _holds_log(place: Path) -> bool:
     except StorageError:
         return False
     return True
-
-
-def _diagnosis(run: RunSeries, path: str | Path, config: VerdictConfig | None) -> Diagnosis:
-    verdict = judge(run.series, config, stop=run.stop, source=run.source)
-    fields = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
-    return Diagnosis(**fields, path=str(path), source=run.source, steps=run.steps, notes=run.notes)

@@ -50,6 +50,8 @@ class MonitorConfig:
     """Bootstrap draws; 0 leaves the interval out."""
     permutations: int = 999
     """Permutations for the p-value of "the reasoning does not depend on the prompt"; 0 leaves it out."""
+    swap: bool = False
+    """Also put other reasonings before the actions, and see how far these move (`collapse/swap/…`)."""
     on_alarm: Literal["warn", "checkpoint", "stop"] = "warn"
     """What the trainer does when an alarm sounds: say so, save a checkpoint as well, or end the run as well."""
 

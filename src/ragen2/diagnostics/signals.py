@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
@@ -43,6 +44,11 @@ def reward_spread(batch: RolloutBatch) -> dict[str, float]:
             continue
         equal = np.ptp(returns) <= EQUAL_RETURNS * max(1.0, abs(float(returns.max())))
         variances.append(0.0 if equal else float(returns.var(ddof=1)))
+    return spread_figures(variances)
+
+
+def spread_figures(variances: Sequence[float]) -> dict[str, float]:
+    """The figures of `reward_spread` from the groups' variances; empty without a group."""
     if not variances:
         return {}
     return {

@@ -67,6 +67,9 @@ class TextEnv(ABC):
     Python in microseconds. Above 1, for environments that wait for a server, a prover or a child process, episodes go on as
     their results come, while others are sampled."""
 
+    moves: tuple[str, ...] = ()
+    """The actions, where every state has the same ones; () where they depend on the state or are free text."""
+
     split_by_content: bool = True
     """Whether `split_of(content())` is the split. False where pairs are assigned by hand or all splits show the same levels."""
 

@@ -97,6 +97,8 @@ class FrozenLake(TextEnv):
     `render="rgb_array"` observations carry a picture too. Raises ConfigError for a value that cannot be used.
     """
 
+    moves = tuple(MOVES)
+
     def __init__(
         self,
         split: str = "train",

@@ -34,6 +34,8 @@ class Game2048(TextEnv):
     `target` a power of two from 8 to 2 to the number of cells, 65536 at most. Raises ConfigError for a value that cannot be used.
     """
 
+    moves = tuple(MOVES)
+
     def __init__(
         self,
         split: str = "train",

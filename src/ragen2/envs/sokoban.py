@@ -9,7 +9,7 @@ import numpy as np
 
 from ragen2.envs.base import Demonstration, Observation, StepResult, TextEnv
 from ragen2.envs.drawing import Tile, check_render, draw_symbols
-from ragen2.envs.grid import MAX_SIDE, cell_name, parse_move, render_rows, towards
+from ragen2.envs.grid import MAX_SIDE, MOVES, cell_name, parse_move, render_rows, towards
 from ragen2.envs.options import one_of, whole_number
 from ragen2.envs.sokoban_levels import LevelShape, generate_level, read_levels
 from ragen2.envs.sokoban_room import DIRECTIONS, SYMBOLS, Level, move
@@ -50,6 +50,8 @@ class Sokoban(TextEnv):
     evaluation); levels larger than 10x10 cells are left out and counted in `levels_left_out`. `format` is "grid+coord", "grid" or
     "coord"; with `render="rgb_array"` observations carry a picture too. Raises ConfigError for a value that cannot be used.
     """
+
+    moves = tuple(MOVES)
 
     def __init__(
         self,

@@ -15,9 +15,6 @@ from ragen2.diagnostics.monitor import Monitor, MonitorConfig
 from ragen2.diagnostics.signals import iteration_metrics
 from ragen2.diagnostics.swap_metrics import Causality, causality_test
 from ragen2.envs import make
-from ragen2.envs.frozen_lake import FrozenLake
-from ragen2.envs.grid import MOVES
-from ragen2.envs.sokoban import Sokoban
 from ragen2.errors import ConfigError
 from ragen2.training.config import RunConfig
 from ragen2.training.evaluate import locate
@@ -116,8 +113,8 @@ def closed_answers(config: RunConfig) -> dict[str, list[str]]:
     for item in config.environments:
         env = make(item.id, split="validation", **item.options)
         try:
-            if isinstance(env, FrozenLake | Sokoban):
-                found[item.id] = move_answers(list(MOVES), config.rollout.actions_per_turn)
+            if env.moves:
+                found[item.id] = move_answers(env.moves, config.rollout.actions_per_turn)
         finally:
             env.close()
     return found

@@ -14,6 +14,7 @@ from ragen2.diagnostics.early_stop import EarlyStop, StopDecision
 from ragen2.diagnostics.history import PromptHistory
 from ragen2.diagnostics.monitor import Monitor
 from ragen2.diagnostics.signals import iteration_metrics
+from ragen2.diagnostics.swap_metrics import swap_metrics
 from ragen2.training.checkpoint import prune_checkpoints, save_checkpoint
 from ragen2.training.config import RunConfig
 from ragen2.training.effective_filter import effective_filter
@@ -156,6 +157,9 @@ class Trainer:
                 self.table.phase("monitor")
                 probes = [self._probe_batch(item) for item in self.probe]
                 metrics.update(self.monitor.measure(batch, self.parts.engine, self.generators.monitor, probes=probes))
+                if self.config.monitor.swap:
+                    parts = self.parts
+                    metrics.update(swap_metrics(batch, parts.engine, parts.chat_format, self.generators.monitor))
 
     def _probe_batch(self, item: HeldOut) -> RolloutBatch:
         """One reply to each held-out prompt, the same seeds every time."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ragen2.cache import build_once, cache_folder
 from ragen2.envs import make
 from ragen2.envs.splits import SPLITS
 from ragen2.errors import ConfigError, UnknownName
 from ragen2.rollout.config import RolloutConfig
 from ragen2.training.demonstrations import default_expertise, play_episode
-from ragen2.training.model_cache import build_once, cache_folder
 from ragen2.training.petri_tokenizer import END, PAD, build_tokenizer, is_word
 from ragen2.training.settings import EnvironmentConfig
 from ragen2.training.warmup import WarmupConfig, warmup
@@ -36,7 +36,7 @@ RECIPE = 1
 SERVED = ("frozen-lake", "sokoban", "countdown", "bandit")
 """Environments whose words are in every petri vocabulary."""
 
-STEPS = {"frozen-lake": 700, "sokoban": 1200, "countdown": 600, "bandit": 200, "webshop": 1200}
+STEPS = {"frozen-lake": 700, "sokoban": 1200, "countdown": 600, "bandit": 200}
 """Optimiser steps after which a petri reads its prompt and knows what its moves do, with a margin."""
 
 VOCABULARY_EPISODES = 240

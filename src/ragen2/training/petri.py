@@ -30,7 +30,7 @@ from ragen2.training.warmup_bar import warmup_bar
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-RECIPE = 1
+RECIPE = 2
 """Version of this recipe: raise it when the same settings would give another model."""
 
 SERVED = ("frozen-lake", "sokoban", "countdown", "bandit")
@@ -110,7 +110,7 @@ def build_petri(
     progress: bool = True,
     note: Callable[[str], None] | None = None,
 ) -> Path:
-    """The folder of the petri model for these environments; built (about two minutes) unless the cache has it.
+    """The folder of the petri model for these environments; built (some minutes) unless the cache has it.
 
     The folder holds safetensors, config, tokenizer files and `petri.json` with all settings and what was measured. `seed` fixes
     weights, demonstrations and batches. `rollout` is what the model will be used with. Raises WarmupFailed, StorageError,
@@ -126,9 +126,7 @@ def build_petri(
 
     def build(folder: Path) -> None:
         if note is not None:
-            note(
-                f"building petri for {', '.join(item.id for item in environments)} once, about two minutes on two cores: {target}"
-            )
+            note(f"building petri for {', '.join(item.id for item in environments)} once, some minutes on two cores: {target}")
         _build(folder, about, environments, seed, rollout, shape, settings, progress)
 
     return build_once(target, build)
@@ -207,12 +205,15 @@ def new_petri(config: PetriConfig, tokenizer: PreTrainedTokenizerFast, seed: int
 def petri_tokenizer(environments: Sequence[EnvironmentConfig], rollout: RolloutConfig, size: int) -> PreTrainedTokenizerFast:
     """The tokenizer for the built-in environments and any others given: the same in any process."""
     texts: list[str] = []
+    whole: list[str] = []
     words: set[str] = set()
     for item in _served(environments):
         found, actions = environment_texts(item, rollout, VOCABULARY_EPISODES)
         texts += found
         words |= actions
-    return build_tokenizer(texts, sorted(words), size=size)
+        if item.id not in SERVED:
+            whole += found
+    return build_tokenizer(texts, sorted(words), whole=whole, size=size)
 
 
 def _served(environments: Sequence[EnvironmentConfig]) -> list[EnvironmentConfig]:

@@ -23,6 +23,8 @@ CELLS = tuple(f"{column}{row}" for column in "abcdefghij" for row in range(11))
 INTEGERS = tuple(str(number) for number in range(100))
 ACTION_WORDS = ("Up", "Down", "Left", "Right", "up", "down", "left", "right")
 ROLES = ("system", "user", "assistant")
+MOST_WHOLE = 3072
+"""Most pieces of the environments that are richer in words than the built-in grids and numbers."""
 
 PIECES = "|".join(
     (
@@ -45,12 +47,19 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(
-    texts: Iterable[str], words: Iterable[str] = (), *, size: int = 1200, merges: int = 128, max_length: int = 8192
+    texts: Iterable[str],
+    words: Iterable[str] = (),
+    *,
+    whole: Iterable[str] = (),
+    size: int = 1200,
+    merges: int = 128,
+    max_length: int = 8192,
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer on `texts`; the same texts give the same tokenizer in any process.
 
     texts: prompts and replies of the environments to serve.
     words: words that must be one token besides cells, integers 0..99 and moves (each must be one piece: see `split_pieces`).
+    whole: texts whose pieces are all to be tokens where they occur more than once, beyond `size` (up to `MOST_WHOLE` pieces).
     size: most tokens, special and guaranteed ones included; what is left goes to the pieces that occur most often.
     merges: byte-pair merges, for text that none of these pieces covers.
     """
@@ -66,6 +75,8 @@ def build_tokenizer(
     for piece in _frequent_pieces(texts):
         if len(vocabulary) + len(TAGS) + 3 >= size:
             break
+        vocabulary.setdefault(piece, len(vocabulary))
+    for piece in _frequent_pieces(list(whole))[:MOST_WHOLE]:
         vocabulary.setdefault(piece, len(vocabulary))
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=learnt, ignore_merges=True))
     tokenizer.pre_tokenizer = _pre_tokenizer()  # type: ignore[assignment]

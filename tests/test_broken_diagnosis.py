@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,20 @@ def test_an_empty_list_of_verdicts_is_no_gate(tmp_path: Path) -> None:
 def test_names_of_paths_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> None:
     code, _, err = run(tmp_path / "a\x1b[31mb", tmp_path / "c")
     assert code == 5 and "\x1b" not in err and "\\u001b" in err
+
+
+def test_a_page_without_a_place_is_refused_before_any_work(tmp_path: Path) -> None:
+    write(tmp_path, "x", "file")
+    for page in (tmp_path, tmp_path / "file" / "page.html"):
+        code, out, err = run(write(tmp_path, console({1: 1.0, 2: 2.0})), "--html", page)
+        assert (code, out) == (5, "") and "--html" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("arguments", [["--version"], ["envs"]])
+def test_a_full_disk_under_the_output_is_a_storage_error(arguments: list[str]) -> None:
+    code = "import sys; from ragen2.cli import main; sys.argv[0] = 'ragen2'; main()"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 5
+    assert done.stderr.startswith("StorageError: the output cannot be written") and done.stderr.count("\n") == 1

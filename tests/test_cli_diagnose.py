@@ -194,6 +194,7 @@ def test_fail_on_chooses_which_verdicts_count(command, tmp_path):  # noqa: F811
     assert command("diagnose", run, "--fail-on", "never learned", "--fail-on", "Format-Collapse").code == 6
     assert command("diagnose", short).code == 0
     assert command("diagnose", short, "--fail-on", "all").code == 8
+    assert command("diagnose", run, "--fail-on", "healthy").code == 2
     shown = command("diagnose", run, "--fail-on", "colapse")
     assert shown.code == 2 and "Did you mean 'collapse'" in shown.err
 

@@ -193,6 +193,33 @@ def test_solved_is_healthy_whatever_stopped() -> None:
     assert any("empty_batches" in text for text in verdict.evidence)
 
 
+def test_a_solved_run_without_information_does_not_contradict_itself() -> None:
+    solved = {"validation/lake/success": ramp(CHECKS, 0.4, 1.0), "train/success": ramp(EVERY, 0.5, 1.0, 0, 60)}
+    verdict = judge(healthy() | solved | information(ramp(MEASURED, 0.9, 0.0, 20, 60)))
+    assert (verdict.verdict, verdict.also) == ("healthy", ("template collapse",))
+    assert "yet there is template collapse" in verdict.explanation
+    assert "none of the signals" not in verdict.explanation
+    assert verdict.confidence <= judge(healthy() | solved).confidence - 0.1
+    assert any("filter" in text for text in verdict.what_to_try)
+
+
+def test_success_that_is_gone_is_not_called_going_wrong() -> None:
+    gone = [*ramp(CHECKS[:5], 0.4, 0.7, 0, 40), *ramp(CHECKS[5:], 0.7, 0.0, 50, 80)]
+    verdict = judge(healthy() | {"validation/lake/success": gone, "train/success": []})
+    assert verdict.verdict == "degrading"
+    assert "success is gone" in verdict.explanation and "not collapsed yet" not in verdict.explanation
+
+
+def test_a_fall_in_the_very_last_reading_is_told_and_lowers_confidence() -> None:
+    values = ramp(CHECKS, 0.4, 0.7)
+    fallen = healthy() | {"validation/lake/success": [*values[:-1], (values[-1][0], 0.42)]}
+    verdict = judge(fallen)
+    assert verdict.verdict == "healthy"
+    assert any("success is down to 0.42" in text for text in verdict.evidence)
+    assert verdict.confidence <= judge(healthy()).confidence - 0.15
+    assert not any("is down to" in text for text in judge(healthy()).evidence)
+
+
 def test_never_learned_against_the_noise_of_the_first_validation() -> None:
     noise = [(step, 0.1 + 0.012 * (-1) ** (step // 10)) for step in CHECKS]
     verdict = judge(healthy() | {"validation/lake/success": noise})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -26,7 +27,7 @@ from ragen2.cli import (
     train,
     warmup,
 )
-from ragen2.errors import Ragen2Error
+from ragen2.errors import Ragen2Error, StorageError
 from ragen2.reports.text import visible
 
 INTERRUPTED = 130
@@ -79,7 +80,11 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
-        app()
+        try:
+            app()
+        finally:
+            # Here, not at the interpreter's end, where a full disk could only be complained about.
+            sys.stdout.flush()
     except Ragen2Error as error:
         # One line without control characters, whatever a library or a file name put into the message.
         errors.print(f"{type(error).__name__}: {visible(' '.join(str(error).split()))}")
@@ -89,6 +94,14 @@ def main() -> None:
         if end.code == INTERRUPTED and (said := _interruption(end)):
             errors.print(said)
         raise
+    except OSError as error:
+        # The library names the file in its own errors: what is left without one is the output.
+        if error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            errors.print(f"StorageError: the output cannot be written: {error.strerror}")
+        sys.exit(StorageError.exit_code)
 
 
 def _interruption(end: BaseException) -> str | None:

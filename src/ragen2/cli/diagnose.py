@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ragen2.errors import ConfigError
+from ragen2.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from ragen2.diagnostics.examine import Examination
@@ -64,7 +64,7 @@ def diagnose(
     failing = failing_verdicts(fail_on or [FAIL_ON])
     mapping = parse_mapping(renamed or [])
     if html is not None:
-        _refuse_to_overwrite(html, paths)
+        _check_page(html, paths)
     if follow:
         if len(paths) > 1 or scorer:
             raise ConfigError("--follow watches one log, without --scorer: give one path, or start one process a log")
@@ -82,11 +82,15 @@ def diagnose(
     raise typer.Exit(exit_code(runs, failing))
 
 
-def _refuse_to_overwrite(page: Path, paths: Sequence[Path]) -> None:
-    """The page must not be written over a log."""
+def _check_page(page: Path, paths: Sequence[Path]) -> None:
+    """Before any work: the page must not be written over a log, and must have a place."""
     for path in paths:
         if os.path.isfile(page) and os.path.exists(path) and os.path.samefile(page, path):
             raise ConfigError(f"--html {page} is the log itself and would be overwritten. Give the page another name.")
+    folder = next(above for above in page.absolute().parents if above.exists())
+    if page.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        what = "is a folder" if page.is_dir() else f"cannot be written: {folder} is no folder that may be written to"
+        raise StorageError(f"--html {page} {what}. Give the name of a file.")
 
 
 def _examine(paths: Sequence[Path], mapping: Mapping[str, str], scorer: Any) -> list[Examination]:

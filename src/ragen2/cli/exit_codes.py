@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import get_args
 
 from ragen2.diagnostics.examine import Examination, Unreadable
-from ragen2.diagnostics.verdict import VerdictName
 from ragen2.errors import UnknownName
 
 CODES: dict[str, int] = {
@@ -33,7 +31,7 @@ def failing_verdicts(asked: Iterable[str]) -> frozenset[str]:
     names = [part.strip() for text in asked for part in text.split(",") if part.strip()]
     for name in names:
         plain = name.lower().replace("-", " ").replace("_", " ")
-        if plain not in GROUPS and plain not in get_args(VerdictName):
+        if plain not in GROUPS and not CODES.get(plain):
             raise UnknownName(
                 "verdict of --fail-on", name, [*GROUPS, *(known.replace(" ", "-") for known in CODES if CODES[known])]
             )

@@ -17,13 +17,14 @@ from ragen2.diagnostics.findings import (
     template_collapse,
     valid_think_falls,
 )
+from ragen2.diagnostics.late_fall import late_falls
 from ragen2.diagnostics.lead_lag import SignalCrossing, crossings, in_words
-from ragen2.diagnostics.outcome import Outcome, judge_outcome
+from ragen2.diagnostics.outcome import Outcome, judge_outcome, success_left
 from ragen2.diagnostics.readers.aliases import their_names
 from ragen2.diagnostics.series import Points, Signals, pick_signals
 from ragen2.diagnostics.verdict_confidence import confidence
 from ragen2.diagnostics.verdict_config import VerdictConfig
-from ragen2.diagnostics.verdict_words import MEANING, TRUNCATED, WHAT_TO_TRY
+from ragen2.diagnostics.verdict_words import TRUNCATED, meaning, what_to_try
 
 VerdictName = Literal[
     "healthy", "template collapse", "format collapse", "entropy collapse", "never learned", "degrading", "undecided"
@@ -102,10 +103,12 @@ def judge(
     decision = _decide(pick_signals(series, config.min_prompts), config)
     chosen, outcome, signals = decision.chosen, decision.outcome, decision.signals
     close = [] if decision.name == "undecided" else _close_calls(series, config)
+    falls = late_falls(signals, outcome, config) if decision.name == "healthy" else ()
     onset = chosen.onset_step if chosen else None
     crossed = crossings(signals, outcome, onset, config)
     evidence = list(chosen.evidence if chosen else ())
     evidence += [text for finding in decision.findings if finding.name in decision.also for text in finding.evidence]
+    evidence += falls
     evidence += [in_words(crossed)] if crossed else []
     evidence += _context(signals, outcome, stop)
     if close:
@@ -114,10 +117,10 @@ def judge(
         verdict=decision.name,
         onset_step=onset,
         also=decision.also,
-        confidence=confidence(decision.name, chosen, signals, outcome, close),
+        confidence=confidence(decision.name, chosen, signals, outcome, close, len(decision.also) + len(falls)),
         evidence=tuple(dict.fromkeys(evidence)),
-        explanation=_explain(decision, evidence, source),
-        what_to_try=WHAT_TO_TRY[decision.name] + ((TRUNCATED,) if _is_truncated(signals) else ()),
+        explanation=_explain(decision, evidence, source, config),
+        what_to_try=what_to_try(decision.name, decision.also) + ((TRUNCATED,) if _is_truncated(signals) else ()),
         regime=_regime(signals, config),
         missing=signals.missing,
         signals=crossed,
@@ -222,12 +225,13 @@ def _regime(signals: Signals, config: VerdictConfig) -> Regime:
     return "compressed" if low_entropy else "diverse"
 
 
-def _explain(decision: _Decision, evidence: list[str], source: str | None) -> str:
-    parts = [f"{decision.name}: {MEANING[decision.name]}"]
+def _explain(decision: _Decision, evidence: list[str], source: str | None, config: VerdictConfig) -> str:
+    gone = decision.outcome is not None and success_left(decision.outcome, config) < config.spread_share
+    parts = [f"{decision.name}: {meaning(decision.name, decision.also, gone)}"]
     if decision.chosen is not None and decision.chosen.onset_step is not None:
         parts[0] += f", from step {decision.chosen.onset_step} on"
     parts += evidence[:1]
-    if decision.also:
+    if decision.also and decision.name != "healthy":
         parts.append("also " + ", ".join(decision.also))
     if decision.name == "undecided" and decision.signals.missing:
         parts.append("these columns would help: " + ", ".join(_called(name, source) for name in decision.signals.missing))

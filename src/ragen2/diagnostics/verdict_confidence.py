@@ -12,14 +12,20 @@ HIGHEST, LOWEST = 0.95, 0.1
 
 
 def confidence(
-    name: str, chosen: Finding | None, signals: Signals, outcome: Outcome | None, close_calls: Iterable[str] = ()
+    name: str,
+    chosen: Finding | None,
+    signals: Signals,
+    outcome: Outcome | None,
+    close_calls: Iterable[str] = (),
+    doubts: int = 0,
 ) -> float:
     """Between .1 and .95, 0 for undecided. A count, not a probability.
 
     Half to start with. A tenth for each of up to three agreeing signals and up to .15 for a long stretch; for healthy .35 at
     most, for success that was seen to rise over five readings or more with mutual information logged. A tenth off where valid
     thinking or validation success was not logged, or where mutual information was logged without its ceiling; and a tenth off
-    for each threshold (up to three) by a quarter of which the verdict turns.
+    for each threshold (up to three) by a quarter of which the verdict turns. For healthy two tenths off for each of `doubts`:
+    findings that success outweighs, and signals that fell in the last reading.
     """
     if name == "undecided":
         return 0.0
@@ -34,4 +40,5 @@ def confidence(
     score -= 0.1 if not len(signals.valid_think) else 0.0
     score -= 0.1 if signals.success_kind != "validation" else 0.0
     score -= 0.1 * min(len(set(close_calls)), 3)
+    score -= 0.2 * doubts if name == "healthy" else 0.0
     return round(min(max(score, LOWEST), HIGHEST), 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MEANING = {
     "healthy": "the run learned, and none of the signals that go with collapse has turned for good",
     "template collapse": "replies keep their form, but what is reasoned hardly depends on the prompt any more",
@@ -44,3 +46,17 @@ WHAT_TO_TRY = {
 }
 
 TRUNCATED = "raise the token budget of a reply, or shorten what is asked for: many replies are cut before they end"
+
+
+def meaning(verdict: str, also: Sequence[str], success_gone: bool) -> str:
+    """The meaning of a verdict beside what else was found, and where hardly any success is left."""
+    if verdict == "healthy" and also:
+        return f"the task is solved to the end, yet there is {' and '.join(f'{name} ({MEANING[name]})' for name in also)}"
+    if verdict == "degrading" and success_gone:
+        return "success is gone, by none of the collapses that the logged signals can show"
+    return MEANING[verdict]
+
+
+def what_to_try(verdict: str, also: Sequence[str]) -> tuple[str, ...]:
+    """Advice for a verdict; for a healthy run in which something was found, that of what was found."""
+    return WHAT_TO_TRY[also[0]] if verdict == "healthy" and also else WHAT_TO_TRY[verdict]

@@ -59,7 +59,18 @@ def test_a_late_record_of_other_columns_takes_nothing_away(tmp_path: Path) -> No
 
 def test_two_interleaved_runs_are_told(tmp_path: Path) -> None:
     text = "".join(console({step: 1.0}) + console({step - 1: 2.0}) for step in range(1, 300))
-    assert any("several runs in one file" in note for note in read_log(write(tmp_path, text)).notes)
+    path = write(tmp_path, text)
+    assert any("several runs in one file" in note for note in read_log(path).notes)
+    found = diagnose(path)
+    assert (found.verdict, found.confidence) == ("undecided", 0.0)
+    assert "several runs in one file" in found.explanation and "log of its own" in found.what_to_try[0]
+
+
+def test_two_runs_in_step_are_told(tmp_path: Path) -> None:
+    text = "".join(console({step: 1.0 + step}) + console({step: 2.0 * step}) for step in range(2, 60))
+    assert any("logged several times with different values" in note for note in read_log(write(tmp_path, text)).notes)
+    twice = "".join(console({step: 1.0 + step}) * 2 for step in range(2, 60))
+    assert not any("several times" in note for note in read_log(write(tmp_path, twice)).notes)
 
 
 @pytest.mark.parametrize("scale", [1, 100])

@@ -229,7 +229,7 @@ def test_the_swap_test_tells_an_action_that_ignores_its_reasoning_from_one_that_
     ignores, follows = compare_causes(config, make_pool(config), SeriesConfig(), steps=8, levels=16)
     for item in (ignores, follows):
         assert float(item.figures["collapse/first_turn/mi_ratio"]) < 0.3, item.describe()
-    low, high = (item.causality.counterfactual.reasoning_share for item in (ignores, follows))
+    low, high = (item.causality.counterfactual.effect_of_reasoning for item in (ignores, follows))
     assert low is not None
     assert high is not None
-    assert low.high < 0.5 < high.low, (ignores.describe(), follows.describe())
+    assert low.high < 0.25 and high.low > 0.5, (ignores.describe(), follows.describe())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen2.diagnostics.readers import RunSeries, read_log
-from ragen2.diagnostics.verdict import Verdict, judge
+from ragen2.diagnostics.verdict import Verdict, judge, no_verdict
 from ragen2.diagnostics.verdict_config import VerdictConfig
 
 
@@ -42,6 +42,9 @@ def diagnose(path: str | Path, config: VerdictConfig | None = None, *, mapping: 
 
 def diagnosis_of(run: RunSeries, path: str | Path, config: VerdictConfig | None = None) -> Diagnosis:
     """The verdict on series that were read already; `path` says where they come from."""
-    verdict = judge(run.series, config, stop=run.stop, source=run.source)
+    if run.mixed:
+        verdict = no_verdict(run.mixed, "write every run into a log of its own, or split the file by run, and diagnose each")
+    else:
+        verdict = judge(run.series, config, stop=run.stop, source=run.source)
     fields = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
     return Diagnosis(**fields, path=str(path), source=run.source, steps=run.steps, notes=run.notes)

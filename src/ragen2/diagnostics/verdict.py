@@ -127,6 +127,12 @@ def judge(
     )
 
 
+def no_verdict(reason: str, advice: str) -> Verdict:
+    """Undecided for a reason that lies in how the run was logged."""
+    explanation = f"undecided: {reason}."
+    return Verdict("undecided", None, (), 0.0, (reason,), explanation, (advice,), "unknown", ())
+
+
 def _decide(signals: Signals, config: VerdictConfig) -> _Decision:
     outcome = judge_outcome(signals, config)
     findings = _findings(signals, outcome, config)

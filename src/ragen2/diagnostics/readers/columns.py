@@ -26,11 +26,13 @@ MOST_KEPT = 100_000
 
 @dataclass
 class Column:
-    """Readings of one column in the order they were logged; `bad` were nan or infinite, the first at step `first_bad`."""
+    """Readings of one column in the order they were logged; `bad` were nan or infinite, the first at step `first_bad`, and
+    `again` followed another value of the same step."""
 
     steps: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
     bad: int = 0
+    again: int = 0
     first_bad: int = 0
 
     def forget_from(self, step: int) -> int:
@@ -114,6 +116,7 @@ class Columns:
             return
         if name.startswith(STOP_PREFIX):
             self.stop = name.removeprefix(STOP_PREFIX) if value > 0 else self.stop
+        column.again += bool(column.steps) and column.steps[-1] == step and column.values[-1] != value
         column.steps.append(step)
         column.values.append(value)
         self.readings += 1
@@ -123,6 +126,13 @@ class Columns:
         """Different steps so far."""
         return len(self._steps)
 
+    @property
+    def mixed(self) -> str | None:
+        """Why several runs seem to be mixed in what was read; None where they do not."""
+        if self._backwards < MOST_RESTARTS:
+            return None
+        return f"steps go back {self._backwards} times: this looks like several runs in one file. Give each its own file"
+
     def names(self) -> Iterable[str]:
         """All columns met."""
         return self.matches
@@ -131,6 +141,12 @@ class Columns:
         """What there is to say about the reading."""
         notes = [*self.notes, *self.skipped.notes()]
         notes += self._restart_notes()
+        again = [name for name, column in self.columns.items() if column.again > len(column.steps) // 3]
+        if again:
+            notes.append(
+                f"{', '.join(again[:3])}{' and more' if len(again) > 3 else ''}: most steps were logged several times with "
+                "different values, and the last counts. Where two runs write into this file, give each its own"
+            )
         thinned = [column.stride for column in self.columns.values() if column.stride > 1]
         if thinned:
             notes.append(f"{len(thinned)} columns have more than {MOST_KEPT} readings: every {max(thinned)}th or so was kept")
@@ -154,8 +170,8 @@ class Columns:
 
     def _restart_notes(self) -> list[str]:
         """What there is to say about steps that went back."""
-        if self._backwards >= MOST_RESTARTS:
-            return [f"steps go back {self._backwards} times: this looks like several runs in one file. Give each its own file"]
+        if self.mixed:
+            return [self.mixed]
         whole = [(step, last) for step, last in self._restarts if step <= min(self._steps, default=step)]
         notes = []
         if whole:

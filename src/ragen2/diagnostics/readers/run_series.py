@@ -23,3 +23,5 @@ class RunSeries:
     """Columns of the log that stand for none of our metrics."""
     names: dict[str, str] = field(default_factory=dict)
     """Our name -> the column (or columns, in words) its readings came from."""
+    mixed: str | None = None
+    """Why these are the series of several runs that cannot be told apart, where they seem to be."""

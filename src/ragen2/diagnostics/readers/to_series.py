@@ -40,7 +40,7 @@ def to_run_series(columns: Columns, source: str) -> RunSeries:
     unmapped = tuple(sorted(name for name in columns.names() if name not in skip and not name.startswith(STOP_PREFIX)))
     series = {name: list(readings.items()) for name, readings in sorted(named.series.items())}
     notes = tuple([*columns.all_notes(), *named.notes])
-    return RunSeries(series, columns.steps, columns.stop, notes, source, unmapped, named.names)
+    return RunSeries(series, columns.steps, columns.stop, notes, source, unmapped, named.names, columns.mixed)
 
 
 def _families(columns: Columns) -> dict[str, dict[int, list[tuple[str, Match]]]]:
